@@ -1,0 +1,3 @@
+from pinfold.cli.main import main
+
+main()

@@ -1,0 +1,166 @@
+"""Text for people: tables, times, how a call ended."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from pinfold.cli.plain import enum_name
+from pinfold.v1 import call_pb2
+from pinfold.values import seconds
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+CallState = call_pb2.CallState
+EndCause = call_pb2.EndCause
+
+CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
+    """A table on a terminal, otherwise tab-separated lines without a heading."""
+    rows = [[cell.translate(CONTROL) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(row))
+        return
+    if not rows:
+        click.echo(empty)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for position, header in enumerate(headers):
+        is_last = position == len(headers) - 1
+        shown.add_column(header, overflow="ellipsis" if is_last else "fold", no_wrap=is_last)
+    for row in rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    Console().print(shown)
+
+
+def note(text: str) -> None:
+    """A line of pinfold's own, beside a command's output."""
+    click.echo(f"pinfold: {text}", err=True)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def call_state(call: call_pb2.Call) -> str:
+    name = enum_name(CallState.DESCRIPTOR, call.state)
+    if call.paused:
+        return f"{name}, stopped"
+    return name
+
+
+def call_end(call: call_pb2.Call) -> str:
+    """The exit code or signal, in a word."""
+    process = call.result.process
+    if process.HasField("exit_code"):
+        return str(process.exit_code)
+    if process.HasField("signal"):
+        return signal_name(process.signal)
+    return ""
+
+
+def age(start: Timestamp, end: Timestamp | None = None) -> str:
+    """From a time until another, or now."""
+    until = time.time() if end is None else end.seconds + end.nanos / 1e9
+    return span(until - start.seconds - start.nanos / 1e9)
+
+
+def span(length: float) -> str:
+    if length < 0.0995:
+        return f"{max(length, 0) * 1000:.0f} ms"
+    if length < 9.95:
+        return f"{length:.1f} s"
+    if length < 120:
+        return f"{length:.0f} s"
+    if length < 7200:
+        return f"{length / 60:.0f} min"
+    if length < 172800:
+        return f"{length / 3600:.0f} h"
+    return f"{length / 86400:.0f} d"
+
+
+def size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+def plural(count: int, word: str) -> str:
+    forms = {"process": "processes"}
+    return f"{count} {word if count == 1 else forms.get(word, word + 's')}"
+
+
+def receipt_lines(receipt: call_pb2.KillReceipt) -> list[str]:
+    """What ending a call took, the proof, and who is left."""
+    first = f"ended {plural(receipt.ended, 'process')}"
+    if receipt.escaped:
+        first += f", {receipt.escaped} of them outside of its process group"
+    first += f", in {span(seconds(receipt.duration))}"
+    steps = [
+        f"{signal_name(sent.signal)} to {sent.processes} at {span(seconds(sent.after))}"
+        for sent in receipt.signals
+    ]
+    lines = [first]
+    if steps:
+        lines.append("sent " + "; ".join(steps))
+    if receipt.survivors:
+        lines.extend(
+            f"still alive: {survivor.pid} {survivor.name}: {survivor.reason}"
+            for survivor in receipt.survivors
+        )
+    elif receipt.proof:
+        lines.append(f"nothing is left (proof: {receipt.proof})")
+    return lines
+
+
+def end_line(result: call_pb2.CallResult) -> str:
+    """How a call ended when it wasn't by an exit code of its own; otherwise empty."""
+    if result.cause == EndCause.END_CAUSE_CANCELLED:
+        return f"cancelled: {result.cancel_reason}" if result.cancel_reason else "cancelled"
+    if result.cause == EndCause.END_CAUSE_TIMEOUT:
+        return f"timed out after {span(seconds(result.duration))}"
+    if result.cause == EndCause.END_CAUSE_SIGNAL:
+        number = result.process.signal
+        core = ", core dumped" if result.process.core_dumped else ""
+        return f"ended by signal {number} ({signal_name(number)}{core})"
+    if result.state in (CallState.CALL_STATE_FAILED, CallState.CALL_STATE_LOST):
+        return result.error or enum_name(CallState.DESCRIPTOR, result.state)
+    if result.cause == EndCause.END_CAUSE_UNKNOWN:
+        return "ended; its exit status is not known"
+    return ""
+
+
+def exit_code(result: call_pb2.CallResult) -> int:
+    """The exit code for a shell: the command's own, 128+N for a signal, 124 for a timeout,
+    130 for a cancel, 126 or 127 when it could not be started, 125 when nobody knows."""
+    if result.cause == EndCause.END_CAUSE_TIMEOUT:
+        return 124
+    if result.cause == EndCause.END_CAUSE_CANCELLED:
+        return 130
+    if result.cause == EndCause.END_CAUSE_START_ERROR:
+        return 127 if "No such file" in result.error else 126
+    if result.process.HasField("exit_code"):
+        return result.process.exit_code
+    if result.process.HasField("signal"):
+        return 128 + result.process.signal
+    return 0 if result.state == CallState.CALL_STATE_SUCCEEDED else 125

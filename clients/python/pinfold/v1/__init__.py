@@ -1,0 +1,1 @@
+"""Generated from `proto/pinfold/v1` by `make stubs`."""

@@ -1,0 +1,96 @@
+"""The loop every worker has, and a turn as the work sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pinfold.agent import Agent
+from pinfold.client import Client
+from pinfold.errors import PinfoldError
+from pinfold.turns import Turn as Begun
+from pinfold.v1 import agent_pb2, tool_service_pb2
+
+_GONE = frozenset({"AGENT_STOPPED", "AGENT_UNKNOWN"})
+
+
+class TurnCancelled(Exception):  # noqa: N818: it is no error, it ends the work on a turn
+    """A user cancelled the turn: stop working, the next turn is waiting."""
+
+
+class Turn:
+    """One turn. What arrives while it lasts is had with `take`, between tool calls."""
+
+    def __init__(self, agent: Agent, begun: Begun, memory: dict[str, Any]) -> None:
+        self.agent = agent
+        self.turn_id = begun.turn_id
+        self.prompts: list[agent_pb2.Prompt] = list(begun.prompts)
+        self.resumed = begun.resumed
+        self.memory = memory
+        """Kept between the turns of one worker process."""
+
+    @property
+    def text(self) -> str:
+        """All prompts of the turn, as one text for a model."""
+        return "\n\n".join(prompt.text for prompt in self.prompts)
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, tool_call_id: str = ""
+    ) -> tool_service_pb2.CallToolResponse:
+        """One tool call, as a model makes it."""
+        return await self.agent.call_tool(name, arguments or {}, tool_call_id=tool_call_id)
+
+    async def take(self) -> list[agent_pb2.Prompt]:
+        """Prompts that have arrived since. Raises TurnCancelled."""
+        taken = await self.agent.take_prompts()
+        if taken.turn_cancelled:
+            raise TurnCancelled
+        self.prompts += taken.prompts
+        return taken.prompts
+
+
+Work = Callable[[Turn], Awaitable[str]]
+
+
+class Worker:
+    """Drives one agent until it is stopped."""
+
+    def __init__(self, work: Work, agent: Agent) -> None:
+        self._work = work
+        self._agent = agent
+        self._memory: dict[str, Any] = {}
+
+    async def serve(self) -> None:
+        """Take turns. Returns when the agent has stopped."""
+        while True:
+            try:
+                begun = await self._agent.next_turn()
+                if begun is None:
+                    continue
+                answer = await self._work(Turn(self._agent, begun, self._memory))
+                await self._agent.end_turn(begun.turn_id, answer)
+            except TurnCancelled:
+                continue
+            except PinfoldError as error:
+                if error.reason in _GONE:
+                    return
+                raise
+
+
+def run(work: Work) -> None:
+    """The `main` of a worker program. Ends when its agent is stopped."""
+    agent_id = os.environ.get("PINFOLD_AGENT_ID", "")
+    if not agent_id or not os.environ.get("PINFOLD_ADDRESS"):
+        sys.exit(
+            "pinfold.worker: no PINFOLD_AGENT_ID and PINFOLD_ADDRESS in the environment: "
+            "a worker is started by the supervisor, as a role of its settings"
+        )
+
+    async def main() -> None:
+        async with Client.connect() as client:
+            await Worker(work, client.agent(agent_id)).serve()
+
+    asyncio.run(main())

@@ -1,0 +1,3 @@
+from pinfoldd.daemon import main
+
+main()

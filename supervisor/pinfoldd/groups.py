@@ -1,0 +1,318 @@
+"""The loop's side of the keeper: events become orders, reports become commands.
+
+Nothing is decided here. The only state is what a restart makes anew: how far the output of
+live groups has grown, and who waits for more of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from pinfoldd import shell_spec
+from pinfoldd.core import commands as c
+from pinfoldd.core import events as e
+from pinfoldd.core.events import Event
+from pinfoldd.core.model import Agent, Call, State
+from pinfoldd.core.values import CallState, Exit, Extent, Receipt, Signalled, Survivor
+from pinfoldd.keeper import messages as m
+
+if TYPE_CHECKING:
+    from pinfoldd.loop import Loop
+
+log = logging.getLogger(__name__)
+
+_WATERMARK_SECONDS = 1.0  # between two events about the growth of one call's output
+
+
+class Link(Protocol):
+    def send(self, order: m.Order) -> None: ...
+
+
+class Workers(Protocol):
+    """How the worker of an agent is started."""
+
+    def spawn(self, agent: Agent, group: int) -> m.Spawn: ...
+
+
+class Environment(Protocol):
+    """What every call of an agent finds in its environment."""
+
+    def __call__(self, agent: Agent, call: Call, /) -> dict[str, str]: ...
+
+
+class Output:
+    """How far the output of one group has come."""
+
+    __slots__ = ("closed", "extent", "readers", "told")
+
+    def __init__(self) -> None:
+        self.extent = Extent()
+        self.closed = False
+        self.told = 0.0
+        self.readers: list[asyncio.Future[None]] = []
+
+
+class Groups:
+    """Implements `loop.Effects`. Bound to its loop and link once both are there."""
+
+    def __init__(self, environment: Environment, workers: Workers) -> None:
+        self._environment = environment
+        self._workers = workers
+        self._loop: Loop
+        self._link: Link | None = None
+        self.outputs: dict[int, Output] = {}
+        self._inputs: dict[int, asyncio.Future[m.InputTaken]] = {}
+        self._input_serial = 0
+
+    def bind(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def attach(self, link: Link | None) -> None:
+        """The link to the keeper that is there now; None while there is none."""
+        self._link = link
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
+    def send(self, order: m.Order) -> None:
+        # Without a keeper nothing is lost: what the state asks for is sent again by `resend`
+        # when one is there.
+        if self._link is not None:
+            self._link.send(order)
+
+    # ------------------------------------------------------------ events to orders
+
+    def perform(self, event: Event) -> None:
+        match event:
+            case e.CallStarting() if event.group:
+                self._spawn(event.agent, event.call)
+            case e.CallStopping() | e.LeftoversStopping():
+                call = self._state.call(event.agent, event.call)
+                if call is not None and call.group:
+                    self.send(m.Stop(call.group, event.grace))
+            case e.WorkerStarting():
+                agent = self._state.agents[event.agent]
+                self.send(self._workers.spawn(agent, event.group))
+            case e.AgentStopping():
+                worker = self._state.agents[event.agent].worker
+                if worker is not None and worker.running:
+                    self.send(m.Stop(worker.group))
+            case e.CallsForgotten():
+                self.send(m.Discard(event.groups))
+            case _:
+                pass
+
+    @property
+    def _state(self) -> State:
+        return self._loop.state
+
+    def _spawn(self, agent_id: str, call_id: str) -> None:
+        call = self._state.call(agent_id, call_id)
+        if call is None or call.spec is None:
+            return
+        agent = self._state.agents[agent_id]
+        spec = shell_spec.decode(call.spec)
+        env = self._environment(agent, call)
+        env.update({name: _text(value) for name, value in spec.env.items()})
+        self.outputs.setdefault(call.group, Output())
+        self.send(
+            m.Spawn(
+                group=call.group,
+                label=call.label,
+                argv=[_text(arg) for arg in spec.argv],
+                shell=_text(spec.shell),
+                cwd=_text(spec.cwd),
+                env=env,
+                stdin=spec.stdin,
+                terminal=m.TerminalSize(spec.rows, spec.columns) if spec.rows else None,
+                output_limit=spec.output_limit,
+                nofile=spec.open_files,
+                memory=spec.memory,
+                cpu_seconds=spec.cpu_seconds,
+                file_size=spec.file_size,
+                body=spec.body,
+            )
+        )
+        if spec.input and not spec.argv:
+            self.send(m.Input(call.group, 0, eof=spec.stdin == "null", body=spec.input))
+
+    def resend(self, known: frozenset[int]) -> None:
+        """Ask again for all that the state wants and this keeper may not have heard of."""
+        for agent in list(self._state.agents.values()):
+            for call_id in agent.live:
+                call = agent.calls[call_id]
+                if not call.group:
+                    continue
+                if call.state is CallState.RUNNING and call.group not in known:
+                    self._spawn(agent.id, call.id)
+                elif call.state is CallState.STOPPING:
+                    self.send(m.Stop(call.group, call.grace))
+            worker = agent.worker
+            if worker is not None and worker.running and not agent.is_live:
+                self.send(m.Stop(worker.group))
+
+    # ------------------------------------------------------------ reports to commands
+
+    def report(self, report: m.Report) -> None:
+        """One report of the keeper."""
+        match report:
+            case m.Grew():
+                self._grew(report)
+            case m.Started():
+                self._post(
+                    c.GroupStarted(report.group, report.pid, report.mono, report.at), report.group
+                )
+            case m.Exited():
+                self._exited(report)
+            case m.Empty():
+                receipt = _receipt(report.receipt)
+                self._post(c.GroupEmpty(report.group, receipt, report.mono), report.group, True)
+                self._closed(report.group)
+            case m.Closed():
+                self._closed(report.group, Extent(report.size, report.lines, report.dropped))
+            case m.SpawnFailed():
+                self._post(c.GroupFailed(report.group, report.reason), report.group, True)
+                self._closed(report.group)
+            case m.Survived():
+                receipt = _receipt(report.receipt) or Receipt()
+                self._post(c.GroupSurvived(report.group, receipt, report.mono), report.group, True)
+            case m.Lost():
+                extent = Extent(report.size, report.lines, report.dropped)
+                lost = c.GroupLost(
+                    report.group,
+                    extent,
+                    _receipt(report.receipt),
+                    "the keeper of its processes died; they were ended",
+                )
+                self._post(lost, report.group, True)
+                self._closed(report.group)
+            case m.Paused():
+                self._post(c.GroupPaused(report.group, report.paused), report.group)
+            case m.InputTaken():
+                future = self._inputs.pop(report.serial, None)
+                if future is not None and not future.done():
+                    future.set_result(report)
+            case m.Hello():
+                pass
+
+    def replay(self, group: m.GroupReport) -> None:
+        """Where a group stands when a keeper is connected: the same reports once more."""
+        output = self.outputs.setdefault(group.group, Output())
+        output.extent = Extent(group.size, group.lines, group.dropped)
+        for part in (group.started, group.failed, group.exited, group.closed):
+            if part is not None:
+                self.report(part)
+        if group.paused:
+            self._post(c.GroupPaused(group.group, True), group.group)
+        for end in (group.empty, group.survived, group.lost):
+            if end is not None:
+                self.report(end)
+
+    def _post(self, command: c.Command, group: int, final: bool = False) -> None:
+        then: Callable[[object], None] | None = None
+        if final:
+
+            def acknowledge(_: object) -> None:
+                self.send(m.Acknowledge(group))
+                self.outputs.pop(group, None)
+
+            then = acknowledge
+        self._loop.post(command, then)
+
+    def _grew(self, report: m.Grew) -> None:
+        output = self.outputs.get(report.group)
+        if output is None:
+            output = self.outputs[report.group] = Output()
+        output.extent = Extent(report.size, report.lines, report.dropped)
+        self._wake(output)
+        now = time.monotonic()
+        if now - output.told >= _WATERMARK_SECONDS:
+            if output.told:
+                self._loop.post(c.GroupGrew(report.group, output.extent))
+            output.told = now
+
+    def _exited(self, report: m.Exited) -> None:
+        extent = Extent(report.size, report.lines, report.dropped)
+        output = self.outputs.get(report.group)
+        if output is not None:
+            output.extent = extent
+            self._wake(output)
+        exit = Exit(
+            code=report.code,
+            signal=report.signal,
+            core_dumped=report.core_dumped,
+            leftover=report.leftover,
+            user_seconds=report.user_seconds,
+            system_seconds=report.system_seconds,
+            max_rss=report.max_rss,
+        )
+        self._post(c.GroupExited(report.group, exit, extent, report.mono), report.group)
+        owner = self._state.groups.get(report.group)
+        if report.leftover and owner is not None and not owner.call:
+            # A worker's own processes have no further use without it.
+            self.send(m.Stop(report.group))
+
+    def _closed(self, group: int, extent: Extent | None = None) -> None:
+        output = self.outputs.get(group)
+        if output is not None:
+            output.closed = True
+            if extent is not None:
+                output.extent = extent
+            self._wake(output)
+        if extent is not None:
+            self._loop.post(c.GroupClosed(group, extent))
+
+    # ------------------------------------------------------------ output and input
+
+    def more(self, group: int) -> asyncio.Future[None]:
+        """A future for the next change of a live group's output."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.outputs.setdefault(group, Output()).readers.append(future)
+        return future
+
+    def _wake(self, output: Output) -> None:
+        readers, output.readers = output.readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)
+
+    async def write_input(self, group: int, data: bytes, *, eof: bool) -> m.InputTaken:
+        """Hand bytes to a group's standard input; what the keeper says to it."""
+        self._input_serial += 1
+        serial = self._input_serial
+        future: asyncio.Future[m.InputTaken] = asyncio.get_running_loop().create_future()
+        self._inputs[serial] = future
+        self.send(m.Input(group, serial, eof=eof, body=data))
+        try:
+            return await future
+        finally:
+            self._inputs.pop(serial, None)
+
+    def resize(self, group: int, rows: int, columns: int) -> None:
+        self.send(m.Resize(group, m.TerminalSize(rows, columns)))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _receipt(receipt: m.Receipt | None) -> Receipt | None:
+    if receipt is None:
+        return None
+    start = receipt.signals[0].mono if receipt.signals else 0.0
+    return Receipt(
+        signals=[
+            Signalled(s.signal, max(0.0, s.mono - start), s.pids, s.step) for s in receipt.signals
+        ],
+        ended=receipt.ended,
+        escaped=receipt.escaped,
+        ended_by=receipt.ended_by,
+        proof=receipt.proof,
+        survivors=[Survivor(s.pid, s.name, s.reason) for s in receipt.survivors],
+        seconds=receipt.seconds,
+    )

@@ -1,0 +1,1 @@
+"""The keeper: owns every process group, and outlives the daemon that asked for it."""

@@ -1,0 +1,202 @@
+"""The daemon's end: starting and finding a keeper, and the link to it.
+
+    start_keeper(state_dir)                       unless find_keeper(state_dir)
+    link = await KeeperLink.connect(state_dir, on_report, on_lost)
+    link.send(Spawn(...))
+
+`on_report` gets each report in order, the `Hello` first, on the event loop's thread.
+`on_lost` is called once if the link ends without `close`: then connect again (the keeper
+and all groups go on), or start a keeper if there is none any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import cast
+
+from .link import connect as connect_socket
+from .messages import Decoder, LinkError, Message, Order, Report, encode
+
+LOCK = "keeper.lock"
+LOG = "keeper.log"
+
+
+class KeeperError(Exception):
+    """The keeper could not be started or reached. The text says why, for people."""
+
+
+class KeeperLink(asyncio.Protocol):
+    """One connection to the keeper. To be used on the thread of its event loop."""
+
+    def __init__(
+        self, on_report: Callable[[Report], None], on_lost: Callable[[], None]
+    ) -> None:
+        self._on_report, self._on_lost = on_report, on_lost
+        self._decoder = Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def connect(
+        cls,
+        state_dir: str,
+        on_report: Callable[[Report], None],
+        on_lost: Callable[[], None],
+    ) -> KeeperLink:
+        """Raises `KeeperError` when no keeper listens in `state_dir`."""
+        try:
+            sock = connect_socket(state_dir)
+        except OSError as error:
+            raise KeeperError(f"no keeper listens in {state_dir}: {error.strerror}") from error
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(lambda: cls(on_report, on_lost), sock=sock)
+        return link
+
+    def send(self, order: Order) -> None:
+        """Never waits. What is sent in one turn of the event loop goes out together, in
+        order. On a link that is lost it does nothing: the next `Hello` tells what was done."""
+        if self._closed:
+            return
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(encode(order))
+
+    def _flush(self) -> None:
+        if self._transport is not None and self._out:
+            data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
+            self._out.clear()
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """End the link, with what was sent before. `on_lost` is not called."""
+        if not self._closed:
+            self._closed = True
+            self._flush()
+            if self._transport is not None:
+                self._transport.close()
+
+    # ---------------------------------------------------- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports don't derive from asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=1 << 30)
+
+    def data_received(self, data: bytes) -> None:
+        reports: list[Message]
+        try:
+            reports = self._decoder.feed(data)
+        except LinkError:
+            if self._transport is not None:
+                self._transport.abort()
+            raise
+        for report in reports:
+            if self._closed:
+                return
+            self._on_report(report)  # type: ignore[arg-type]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if not self._closed:
+            self._closed = True
+            self._on_lost()
+
+
+def find_keeper(state_dir: str) -> int | None:
+    """The pid of the keeper that holds `state_dir`; None if there is none."""
+    try:
+        fd = os.open(os.path.join(state_dir, LOCK), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.read(fd, 32).strip()
+        return int(text) if text.isdigit() else 0
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def start_keeper(
+    state_dir: str,
+    *,
+    linger: float = 3600.0,
+    drain: float = 0.05,
+    umask: int = 0o022,
+    fsync: bool = False,
+    extra: tuple[str, ...] = (),
+    timeout: float = 15.0,
+) -> subprocess.Popen[bytes]:
+    """Start a keeper of its own session, which outlives this process, and wait until it
+    listens. Raises `KeeperError` with what it said if it doesn't.
+
+    The Popen is given for tests and for a daemon that wants to reap it; drop it as you like.
+    """
+    os.makedirs(state_dir, mode=0o700, exist_ok=True)
+    ready, ready_end = os.pipe2(os.O_CLOEXEC)
+    log = os.open(
+        os.path.join(state_dir, LOG),
+        os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+        0o600,
+    )
+    before = os.fstat(log).st_size
+    argv = [sys.executable, "-m", __package__, "--state", os.path.abspath(state_dir)]
+    argv += ["--linger", str(linger), "--drain", str(drain), "--umask", f"{umask:o}"]
+    argv += ["--ready-fd", str(ready_end), *(["--fsync"] if fsync else []), *extra]
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=_environment(),
+            pass_fds=(ready_end,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(ready_end)
+        os.close(log)
+    try:
+        if _becomes_ready(ready, timeout):
+            return process
+    finally:
+        os.close(ready)
+    if process.poll() is None:
+        try:
+            process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    with open(os.path.join(state_dir, LOG), "rb") as file:
+        file.seek(before)
+        said = file.read().decode(errors="replace").strip()
+    raise KeeperError(said or f"the keeper did not start (status {process.returncode})")
+
+
+def _becomes_ready(fd: int, timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
+    while (left := deadline - time.monotonic()) > 0:
+        readable, _, _ = select.select([fd], [], [], left)
+        if readable:
+            return os.read(fd, 64).startswith(b"ready")
+    return False
+
+
+def _environment() -> dict[str, str]:
+    """The same code as ours, wherever it was imported from."""
+    env = dict(os.environ)
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    rest = env.get("PYTHONPATH")
+    env["PYTHONPATH"] = f"{here}{os.pathsep}{rest}" if rest else here
+    return env

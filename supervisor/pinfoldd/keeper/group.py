@@ -1,0 +1,102 @@
+"""One group of processes: its numbers, its streams, and the facts reported of it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from .ending import Ending
+from .loop import Timer
+from .messages import (
+    Closed,
+    Empty,
+    Exited,
+    GroupReport,
+    Lost,
+    SpawnFailed,
+    Started,
+    Survived,
+)
+from .spool import Totals
+from .streams import Input, Output
+
+
+class State(enum.Enum):
+    """Where the leader and the group are. Whether the streams are closed is another matter."""
+
+    RUNNING = "running"  # the leader lives
+    DRAINING = "draining"  # the leader was reaped; what it wrote is being collected
+    EXITED = "exited"  # reported; others of the group may live on
+    ENDED = "ended"  # proven empty, lost, or never started
+
+
+_NEXT = {
+    State.RUNNING: {State.DRAINING},
+    State.DRAINING: {State.EXITED},
+    State.EXITED: {State.ENDED},
+    State.ENDED: set(),
+}
+
+
+class IllegalTransition(AssertionError):
+    """A mistake in the keeper: shown in tests, never to be caught."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """`number` is the daemon's, `pid` the leader's and that of its process group and session."""
+
+    number: int
+    pid: int = 0
+    start_time: int = 0
+    state: State = State.RUNNING
+    leader_alive: bool = False  # not reaped yet: its pid can't be anyone else's
+    orphans: set[int] = field(default_factory=set)
+    output: Output | None = None
+    input: Input | None = None
+    terminal: int = -1
+    script: str = ""  # the file to remove
+    paused: bool = False
+    status: int = 0  # the raw wait status, from DRAINING on
+    usage: tuple[float, float, int] = (0.0, 0.0, 0)  # user and system seconds, bytes at most
+    exit_at: float = 0.0
+    exit_mono: float = 0.0
+    drain_timer: Timer | None = None
+    ending: Ending | None = None
+    started: Started | None = None
+    failed: SpawnFailed | None = None
+    exited: Exited | None = None
+    closed: Closed | None = None
+    closed_told: bool = True  # False: `closed` is still to be reported
+    empty: Empty | None = None
+    survived: Survived | None = None
+    lost: Lost | None = None
+    acknowledged: bool = False
+    earlier: Totals = Totals(0, 0, 0)  # of a group that an earlier keeper ran
+
+    def move(self, state: State) -> None:
+        if state not in _NEXT[self.state]:
+            raise IllegalTransition(f"group {self.number}: {self.state} to {state}")
+        self.state = state
+
+    @property
+    def totals(self) -> Totals:
+        return self.output.spool.totals if self.output is not None else self.earlier
+
+    def report(self) -> GroupReport:
+        """All that has been found out about it so far."""
+        size, lines, dropped = self.totals
+        return GroupReport(
+            group=self.number,
+            started=self.started,
+            failed=self.failed,
+            exited=self.exited,
+            closed=self.closed,
+            empty=self.empty,
+            survived=self.survived,
+            lost=self.lost,
+            paused=self.paused,
+            size=size,
+            lines=lines,
+            dropped=dropped,
+        )

@@ -1,0 +1,292 @@
+"""One writer: takes commands one at a time, lets the core decide, commits, then tells.
+
+    queue -> core -> one transaction -> effects, replies, watchers
+
+Nothing is seen by anyone before it is durable. Everything that is queued in one turn of the
+event loop shares one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Protocol
+
+from pinfoldd.core import events as e
+from pinfoldd.core.commands import Command, Tick
+from pinfoldd.core.engine import Engine
+from pinfoldd.core.events import Event
+from pinfoldd.core.model import State
+from pinfoldd.core.reasons import Reason, Rejected
+from pinfoldd.core.tasks import CursorMoved
+from pinfoldd.core.values import Now, Stamp
+from pinfoldd.store import Record, Store, StoreError, encode_event
+
+log = logging.getLogger(__name__)
+
+Events = list[tuple[Stamp, Event]]
+_RETRY_SECONDS = 0.25
+_SNAPSHOT_EVERY = 20_000  # events
+
+
+class Wire(Protocol):
+    """How an event looks to watchers: its public name and its serialized form."""
+
+    def __call__(self, stamp: Stamp, event: Event, state: State, /) -> tuple[str, bytes]: ...
+
+
+class Effects(Protocol):
+    """What follows from an event outside of the state."""
+
+    def perform(self, event: Event) -> None: ...
+
+
+def clock() -> Now:
+    return Now(time.monotonic(), time.time())
+
+
+class Loop:
+    """Owns the engine and the store. To be used on the thread of its event loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        wire: Wire,
+        effects: Effects,
+        now: Callable[[], Now] = clock,
+    ) -> None:
+        self.engine = engine
+        self.store = store
+        self._wire = wire
+        self._effects = effects
+        self._now = now
+        self._aio = asyncio.get_running_loop()
+        self._queue: deque[tuple[Command, Callable[[Events | BaseException], None] | None]]
+        self._queue = deque()
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = float("inf")
+        self._subscribers: dict[Hashable, list[asyncio.Future[Event]]] = {}
+        self._pending: list[Record] = []  # decided, but the store could not take it yet
+        self._unanswered: list[Callable[[], None]] = []
+        self.failing = False
+        self.tail: deque[Record] = deque(maxlen=8192)
+        self._watchers: list[asyncio.Future[None]] = []
+        self.committed_revision = engine.state.revision
+        self._since_snapshot = 0
+        self._snapshot: asyncio.Future[object] | None = None
+
+    def engine_now(self) -> Now:
+        """The clock that decisions are stamped with."""
+        return self._now()
+
+    @property
+    def state(self) -> State:
+        return self.engine.state
+
+    # ------------------------------------------------------------ commands
+
+    def submit(self, command: Command) -> asyncio.Future[Events]:
+        """Queue a client's command. The future has its events once they are durable, or
+        raises `Rejected`."""
+        future: asyncio.Future[Events] = self._aio.create_future()
+        if self.failing:
+            future.set_exception(Rejected(Reason.STORE_FAILING))
+            return future
+
+        def answer(result: Events | BaseException) -> None:
+            if future.done():
+                return
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self._enqueue(command, answer)
+        return future
+
+    def post(
+        self, command: Command, then: Callable[[Events | BaseException], None] | None = None
+    ) -> None:
+        """Queue a command that nobody waits for. `then` is called after its commit."""
+        self._enqueue(command, then)
+
+    def _enqueue(
+        self, command: Command, then: Callable[[Events | BaseException], None] | None
+    ) -> None:
+        self._queue.append((command, then))
+        if not self._scheduled:
+            self._scheduled = True
+            self._aio.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self.failing:
+            return  # the retry takes the queue up again
+        decided: Events = []
+        answers = self._unanswered
+        queue = self._queue
+        while queue:
+            command, then = queue.popleft()
+            result: Events | BaseException
+            try:
+                result = self.engine.handle(command, self._now())
+            except (Rejected, CursorMoved) as error:
+                result = error
+            else:
+                decided += result
+                self._record(result)
+            if then is not None:
+                answers.append(partial(then, result))
+        self._commit(decided)
+
+    def _record(self, events: Events) -> None:
+        for stamp, event in events:
+            name, wire = self._wire(stamp, event, self.engine.state)
+            self._pending.append(
+                Record(
+                    stamp.revision,
+                    stamp.decision,
+                    stamp.mono,
+                    stamp.wall,
+                    event.agent,
+                    getattr(event, "call", ""),
+                    name,
+                    encode_event(event),
+                    wire,
+                )
+            )
+
+    def _commit(self, decided: Events) -> None:
+        if self._pending:
+            try:
+                self.store.log.append(self._pending)
+            except StoreError as error:
+                log.error("cannot write the event log, trying again: %s", error)
+                self.failing = True
+                self._aio.call_later(_RETRY_SECONDS, self._retry, decided)
+                return
+            self.tail.extend(self._pending)
+            self.committed_revision = self._pending[-1].revision
+            self._since_snapshot += len(self._pending)
+            self._pending = []
+        answers, self._unanswered = self._unanswered, []
+        for _, event in decided:
+            self._effects.perform(event)
+        for answer in answers:
+            answer()
+        for _, event in decided:
+            self._tell(event)
+        if decided and self._watchers:
+            watchers, self._watchers = self._watchers, []
+            for watcher in watchers:
+                if not watcher.done():
+                    watcher.set_result(None)
+        self._arm()
+        if self._since_snapshot >= _SNAPSHOT_EVERY:
+            self._take_snapshot()
+
+    def _retry(self, decided: Events) -> None:
+        self.failing = False
+        self._commit(decided)
+        if not self.failing and self._queue:
+            self._turn()
+
+    # ------------------------------------------------------------ time
+
+    def _arm(self) -> None:
+        due = self.engine.next_deadline()
+        if due is None or due >= self._timer_due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._aio.call_later(max(0.0, due - self._now().mono), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_due = float("inf")
+        self._enqueue(Tick(), None)
+
+    # ------------------------------------------------------------ subscriptions
+
+    def subscribe(self, key: Hashable) -> asyncio.Future[Event]:
+        """A future for the next event of this key, after its commit:
+
+        ("answer", agent, call): it ended or went to the background
+        ("end", agent, call)   : it ended
+        ("wait", agent, wait)  : it was settled
+        ("input", agent)       : an activating prompt was queued, or the agent is stopping
+        ("stopped", agent)     : it is stopped
+        """
+        future: asyncio.Future[Event] = self._aio.create_future()
+        self._subscribers.setdefault(key, []).append(future)
+        return future
+
+    def unsubscribe(self, key: Hashable, future: asyncio.Future[Event]) -> None:
+        futures = self._subscribers.get(key)
+        if futures is not None and future in futures:
+            futures.remove(future)
+            if not futures:
+                del self._subscribers[key]
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case e.CallEnded():
+                self._resolve(("answer", event.agent, event.call), event)
+                self._resolve(("end", event.agent, event.call), event)
+            case e.CallBackgrounded():
+                self._resolve(("answer", event.agent, event.call), event)
+            case e.WaitSettled():
+                self._resolve(("wait", event.agent, event.wait), event)
+            case e.PromptQueued() if event.activating:
+                self._resolve(("input", event.agent), event)
+            case e.AgentStopping() | e.TurnEnded():
+                self._resolve(("input", event.agent), event)
+            case e.AgentStopped():
+                self._resolve(("stopped", event.agent), event)
+            case _:
+                pass
+
+    def _resolve(self, key: Hashable, event: Event) -> None:
+        futures = self._subscribers.pop(key, None)
+        if futures is not None:
+            for future in futures:
+                if not future.done():
+                    future.set_result(event)
+
+    def committed(self) -> asyncio.Future[None]:
+        """A future for the next commit with events."""
+        future: asyncio.Future[None] = self._aio.create_future()
+        self._watchers.append(future)
+        return future
+
+    # ------------------------------------------------------------ snapshots
+
+    def _take_snapshot(self) -> None:
+        if self._snapshot is not None and not self._snapshot.done():
+            return
+        self._since_snapshot = 0
+        frozen = self.store.snapshots.freeze(self.engine.state)
+        self._snapshot = self._aio.run_in_executor(None, self.store.snapshots.write, frozen)
+        self._snapshot.add_done_callback(_snapshot_written)
+
+    async def close(self) -> None:
+        """Commit what is queued and write a last snapshot."""
+        self._turn()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._snapshot is not None:
+            await asyncio.wait([self._snapshot])
+        if not self.failing:
+            self.store.snapshots.save(self.engine.state)
+
+
+def _snapshot_written(future: asyncio.Future[object]) -> None:
+    if not future.cancelled() and future.exception() is not None:
+        log.error("cannot write a snapshot: %s", future.exception())

@@ -1,0 +1,142 @@
+"""WatchService: streams over the log. Every watcher reads at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from pinfold.v1 import watch_service_pb2
+from pinfoldd.core.reasons import Reason, Rejected
+from pinfoldd.rpc import checks, convert, wire
+from pinfoldd.rpc.answers import Answers
+from pinfoldd.rpc.door import Door, caller
+from pinfoldd.rpc.errors import Invalid
+from pinfoldd.rpc.operations import Operations
+from pinfoldd.store import Record, Row
+
+_MAX_BYTES = 256 * 1024  # of one response
+_SNAPSHOT_ITEMS = 200  # of one response
+
+Seen = Callable[[str, str, str], bool]
+
+
+class WatchService:
+    def __init__(self, operations: Operations, answers: Answers, door: Door) -> None:
+        self._do = operations
+        self._answers = answers
+        self._door = door
+
+    async def Watch(
+        self, request: watch_service_pb2.WatchRequest
+    ) -> AsyncIterator[watch_service_pb2.WatchResponse | bytes]:
+        loop = self._do.loop
+        start = checks.count(request.start_revision, "start_revision", 2**62)
+        interval = None
+        if request.HasField("progress_interval"):
+            interval = checks.seconds(request.progress_interval, "progress_interval")
+            if interval < 0.1:
+                raise Invalid("progress_interval", "at least 100 ms")
+        seen = self._filter(request.filter)
+        show = request.show_internal
+        if start == 0:
+            async for response in self._snapshot(seen):
+                yield response
+            start = loop.committed_revision + 1
+            bookmark = watch_service_pb2.Bookmark(revision=start - 1)
+            yield watch_service_pb2.WatchResponse(bookmark=bookmark)
+        elif start > loop.committed_revision + 1:
+            raise Rejected(Reason.REVISION_IN_FUTURE, revision=str(loop.committed_revision))
+        elif start < loop.store.log.oldest_revision():
+            oldest = loop.store.log.oldest_revision()
+            raise Rejected(Reason.REVISION_COMPACTED, oldest_revision=str(oldest))
+        while True:
+            news = loop.committed()
+            while rows := self._read(start):
+                start = rows[-1].revision + 1
+                kept = [
+                    row.wire if show else wire.hide_internal(row.name, row.wire)
+                    for row in rows
+                    if seen(row.agent, row.call, row.name)
+                ]
+                if kept:
+                    yield wire.watch_response_bytes(kept)
+            if request.stop_at_end:
+                yield _progress(start - 1)
+                return
+            try:
+                await asyncio.wait_for(news, interval)
+            except TimeoutError:
+                yield _progress(start - 1)
+
+    def _read(self, start: int) -> list[Row] | list[Record]:
+        """Events from a revision on, whole decisions: from memory if they are recent."""
+        tail = self._do.loop.tail
+        if tail and tail[0].revision <= start:
+            first = start - tail[0].revision
+            if first >= len(tail):
+                return []
+            rows: list[Record] = []
+            size = 0
+            for index in range(first, len(tail)):
+                record = tail[index]
+                if size > _MAX_BYTES and record.decision == record.revision:
+                    break
+                size += len(record.wire)
+                rows.append(record)
+            return rows
+        return self._do.loop.store.log.read(start, 2_000, _MAX_BYTES)
+
+    async def _snapshot(self, seen: Seen) -> AsyncIterator[watch_service_pb2.WatchResponse]:
+        """The live state: what was not there at the bookmark's revision has an event later."""
+        state = self._do.state
+        snapshot = watch_service_pb2.Snapshot()
+        parts = [snapshot]
+        for agent in state.agents.values():
+            if agent.stopped_wall is not None:
+                continue
+            if not seen(agent.id, "", "agent.opened"):
+                continue
+            if len(snapshot.agents) + len(snapshot.calls) >= _SNAPSHOT_ITEMS:
+                snapshot = watch_service_pb2.Snapshot()
+                parts.append(snapshot)
+            snapshot.agents.append(convert.agent(agent))
+            for call_id in [*agent.completed, *agent.live]:
+                if seen(agent.id, call_id, "call.queued"):
+                    snapshot.calls.append(self._answers.call(agent.calls[call_id]))
+        for part in parts:
+            yield watch_service_pb2.WatchResponse(snapshot=part)
+
+    def _filter(self, wanted: watch_service_pb2.EventFilter) -> Seen:
+        who = caller.get()
+        state = self._do.state
+        for agent_id in wanted.agent_ids:
+            self._door.check(who, agent_id)
+        agents = frozenset(wanted.agent_ids)
+        names = frozenset(name for name in wanted.names if not name.endswith("*"))
+        prefixes = tuple(name[:-1] for name in wanted.names if name.endswith("*"))
+        call_id = wanted.call_id
+        if who.operator and not agents and not wanted.names and not call_id:
+            return lambda agent, call, name: True
+
+        def below(agent_id: str) -> bool:
+            while agent_id:
+                if agent_id in agents:
+                    return True
+                agent = state.agents.get(agent_id)
+                agent_id = agent.parent if agent is not None else ""
+            return False
+
+        def seen(agent: str, call: str, name: str) -> bool:
+            if not who.operator and not (agent and who.may(state, agent)):
+                return False
+            if agents and agent not in agents and not (wanted.descendants and below(agent)):
+                return False
+            if wanted.names and name not in names and not (prefixes and name.startswith(prefixes)):
+                return False
+            return not call_id or call == call_id
+
+        return seen
+
+
+def _progress(revision: int) -> watch_service_pb2.WatchResponse:
+    return watch_service_pb2.WatchResponse(progress=watch_service_pb2.Progress(revision=revision))

@@ -1,0 +1,116 @@
+"""The core's events as the events of Watch, in bytes.
+
+An event is converted once, after its decision and before it is committed, and stored as bytes;
+every watcher gets those bytes. What depends on who watches is done by `hide_internal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from pinfold.v1 import watch_service_pb2
+from pinfoldd.core import events as e
+from pinfoldd.core import model
+from pinfoldd.core.values import Stamp
+from pinfoldd.rpc.convert import set_time, text
+from pinfoldd.rpc.event_bodies import BODIES, At, PlainTexts, Texts
+from pinfoldd.rpc.event_names import event_name
+
+PLAIN = PlainTexts()
+_PROMPT_QUEUED = "prompt.queued"
+_EVENTS_TAG = b"\x0a"  # field 1 of WatchResponse, length-delimited
+
+
+def event(
+    stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PLAIN
+) -> watch_service_pb2.Event:
+    """An event with everything in it, also what internal prompts say.
+
+    `state` is the state after the event's decision and before the next one: whether an end
+    made a notice is read from it.
+    """
+    try:
+        return _event(stamp, ev, state, texts)
+    except UnicodeEncodeError:
+        # An id that is no text. It can come from no client, but a stored event must be shown.
+        return _event(stamp, _as_text(ev), state, texts)
+
+
+def event_bytes(stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PLAIN) -> bytes:
+    """`event`, serialized: what the log stores for watchers."""
+    return event(stamp, ev, state, texts).SerializeToString()
+
+
+def _event(stamp: Stamp, event: Any, state: model.State, texts: Texts) -> watch_service_pb2.Event:
+    body: dict[str, Any] = {}
+    how = BODIES.get(type(event))
+    if how is not None:
+        field, make = how
+        body[field] = make(event, At(stamp, state, texts))
+    message = watch_service_pb2.Event(
+        revision=stamp.revision,
+        decision_revision=stamp.decision,
+        name=event_name(event),
+        agent_id=event.agent,
+        call_id=getattr(event, "call", ""),
+        **body,
+    )
+    set_time(message.time, stamp.wall)
+    return message
+
+
+def _as_text(event: e.Event) -> e.Event:
+    return msgspec.convert(_each_text(msgspec.to_builtins(event)), type(event))
+
+
+def _each_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, list):
+        return [_each_text(v) for v in value]
+    if isinstance(value, dict):
+        return {_each_text(k): _each_text(v) for k, v in value.items()}
+    return value
+
+
+def hide_internal(name: str, event: bytes) -> bytes:
+    """An event as people see it who did not ask for internal prompts: without their text.
+
+    Costs a comparison of names for all but `prompt.queued`.
+    """
+    if name != _PROMPT_QUEUED:
+        return event
+    message = watch_service_pb2.Event.FromString(event)
+    prompt = message.prompt_queued.prompt
+    if not prompt.internal:
+        return event
+    prompt.ClearField("text")
+    prompt.ClearField("body")
+    return message.SerializeToString()
+
+
+def watch_response_bytes(events: Iterable[bytes]) -> bytes:
+    """A serialized WatchResponse of serialized events, without parsing them."""
+    parts: list[bytes] = []
+    for event in events:
+        parts += (_EVENTS_TAG, _varint(len(event)), event)
+    return b"".join(parts)
+
+
+def _encode_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_SMALL = [_encode_varint(value) for value in range(1 << 12)]
+
+
+def _varint(value: int) -> bytes:
+    return _SMALL[value] if value < len(_SMALL) else _encode_varint(value)

@@ -1,0 +1,262 @@
+"""One supervisor: store, core, loop, keeper link and server, put together in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Callable
+
+from pinfoldd.config import Config, ConfigError
+from pinfoldd.core import apply as core_apply
+from pinfoldd.core import commands as c
+from pinfoldd.core import events as e
+from pinfoldd.core.engine import Engine
+from pinfoldd.core.events import Event
+from pinfoldd.core.model import Agent, Call, Prompt, State
+from pinfoldd.core.values import Result, Stamp
+from pinfoldd.groups import Groups
+from pinfoldd.keeper import messages as m
+from pinfoldd.keeper.client import KeeperError, KeeperLink, find_keeper, start_keeper
+from pinfoldd.loop import Loop
+from pinfoldd.outputs import Outputs
+from pinfoldd.render import results, waits
+from pinfoldd.render.prompts import prompt_text
+from pinfoldd.rpc import wire
+from pinfoldd.rpc.event_names import event_name
+from pinfoldd.rpc.operations import Operations
+from pinfoldd.rpc.server import Server
+from pinfoldd.rpc.supervisor_service import Identity, pinfold_version
+from pinfoldd.rpc.tokens import Tokens
+from pinfoldd.store import Store, StoreError
+from pinfoldd.workers import RoleWorkers
+
+log = logging.getLogger(__name__)
+
+_STOP_GRACE = 2.0  # seconds that RPCs under way get when the server stops
+_KEEPER_RETRY_SECONDS = 0.5
+_HELLO_SECONDS = 10.0
+# What must not reach the programs that agents run.
+_PRIVATE = ("PINFOLD_", "GRPC_", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONUNBUFFERED")
+
+
+class Texts:
+    """Implements `event_bodies.Texts` with what models really read."""
+
+    def placeholder(self, event: e.CallBackgrounded, state: State) -> str:
+        call = state.call(event.agent, event.call)
+        return "" if call is None else waits.placeholder(call, state.agents[event.agent].surface)
+
+    def prompt(self, prompt: Prompt, agent: str, state: State) -> str:
+        owner = state.agents.get(agent)
+        if owner is None:
+            return prompt.body
+        return prompt_text(prompt, owner.surface, owner.calls.get(prompt.call))
+
+    def error(self, tool: str, result: Result) -> str:
+        return results.error_message(tool, result)
+
+
+class Supervisor:
+    """Everything of one daemon. `start`, then `stopped`, once."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._stop_asked = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._keep_groups = False
+        self._link: KeeperLink | None = None
+        self._keeper_process: subprocess.Popen[bytes] | None = None
+        self._hello: asyncio.Future[m.Hello] | None = None
+        self._store: Store | None = None
+        self._server: Server | None = None
+        self._keeper_task: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------ start
+
+    async def start(self) -> list[str]:
+        """Returns the addresses it listens on. Raises ConfigError."""
+        config = self._config
+        try:
+            store = self._store = Store.open(config.state, config.durability)
+            state, events = store.recover()
+            for stamp, event in events:
+                core_apply.apply(state, event, stamp)
+        except StoreError as error:
+            raise ConfigError(str(error)) from error
+        self._identity = Identity(
+            config, f"unix:{config.socket}", secrets.token_hex(6), time.time()
+        )
+        self._identity.pid = os.getpid()
+        tokens = Tokens(config.state)
+        base = {k: v for k, v in os.environ.items() if not k.startswith(_PRIVATE)}
+        workers = RoleWorkers(config, f"unix:{config.socket}", base, tokens.worker)
+        self._groups = Groups(_environment(base, f"unix:{config.socket}"), workers)
+        engine = Engine(state, config.core())
+        self._loop = Loop(engine, store, _wire(Texts()), self._groups)
+        self._groups.bind(self._loop)
+        outputs = Outputs(str(config.state / "spool"), self._groups)
+        operations = Operations(self._loop, self._groups, outputs, config)
+        await self._recover()
+        self._server = Server(
+            operations, config, tokens, self._identity, _directory(), self.stop_serving
+        )
+        return await self._server.start()
+
+    async def _recover(self) -> None:
+        """Connect to the keeper (a new one, or the one that outlived the last daemon) and
+        bring the state and its groups together."""
+        hello = await self._connect()
+        known = frozenset(group.group for group in hello.groups)
+        await self._loop.submit(c.Recover(pinfold_version(), known))
+        self._adopt(hello, known)
+
+    def _adopt(self, hello: m.Hello, known: frozenset[int]) -> None:
+        for group in hello.groups:
+            self._groups.replay(group)
+        self._groups.resend(known)
+
+    async def _connect(self) -> m.Hello:
+        config = self._config
+        directory = str(config.state)
+        try:
+            if find_keeper(directory) is None:
+                extra = ("--cgroup", config.cgroup) if config.cgroup else ()
+                self._keeper_process = await asyncio.to_thread(
+                    start_keeper,
+                    directory,
+                    linger=config.linger,
+                    drain=config.shell.drain,
+                    umask=int(config.shell.umask, 8),
+                    fsync=config.durability == "full",
+                    extra=extra,
+                )
+            self._hello = asyncio.get_running_loop().create_future()
+            self._link = await KeeperLink.connect(directory, self._report, self._lost)
+            hello = await asyncio.wait_for(self._hello, _HELLO_SECONDS)
+        except KeeperError as error:
+            raise ConfigError(f"keeper: {error}") from error
+        except TimeoutError as error:
+            raise ConfigError("keeper: it does not answer; see keeper.log") from error
+        if hello.protocol != m.PROTOCOL:
+            raise ConfigError(
+                f"keeper: version {hello.version} speaks another protocol; "
+                "end its groups with the pinfold that started it"
+            )
+        self._identity.keeper_pid = hello.pid
+        self._identity.containment = hello.containment
+        self._groups.attach(self._link)
+        return hello
+
+    def _report(self, report: m.Report) -> None:
+        if isinstance(report, m.Hello):
+            if self._hello is not None and not self._hello.done():
+                self._hello.set_result(report)
+        else:
+            self._groups.report(report)
+
+    def _lost(self) -> None:
+        """The keeper is gone, or only the link to it."""
+        self._groups.attach(None)
+        if not self._stop_asked.is_set():
+            log.error("the link to the keeper is lost; connecting again")
+            self._keeper_task = asyncio.ensure_future(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        while not self._stop_asked.is_set():
+            if self._keeper_process is not None:
+                await asyncio.to_thread(_reap, self._keeper_process)
+            try:
+                hello = await self._connect()
+            except ConfigError as error:
+                log.error("%s", error)
+                await asyncio.sleep(_KEEPER_RETRY_SECONDS)
+                continue
+            known = frozenset(group.group for group in hello.groups)
+            await self._loop.submit(c.Reconcile(known))
+            self._adopt(hello, known)
+            return
+
+    # ------------------------------------------------------------ stop
+
+    def request_stop(self) -> None:
+        """SIGTERM and SIGINT: drain, end all groups, leave. Twice: the groups are killed."""
+        grace = 0.0 if self._stop_asked.is_set() else None
+        self._stop_asked.set()
+        self._stopping = asyncio.ensure_future(self._end_groups(grace))
+
+    async def _end_groups(self, grace: float | None) -> None:
+        if self._server is not None:
+            await self._server.supervisor.end_groups(
+                "supervisor stopped", keep_groups=False, grace=grace
+            )
+        self.stop_serving()
+
+    def stop_serving(self) -> None:
+        """What had to be ended is ended: leave."""
+        self._stop_asked.set()
+        self._ended.set()
+
+    async def stopped(self) -> None:
+        """Returns when the supervisor has ended and everything is on the disk."""
+        await self._ended.wait()
+        if self._server is not None:
+            # `Server.stop` returns before the `finally` of its handlers: they get one turn
+            # of the loop to cancel their waits, and the loop then commits that.
+            await self._server.stop(_STOP_GRACE)
+            await asyncio.sleep(0)
+        await self._loop.close()
+        if not self._loop.state.groups and self._link is not None:
+            # Nothing is left for the keeper to keep.
+            self._link.send(m.Shutdown())
+            if self._keeper_process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    await asyncio.to_thread(self._keeper_process.wait, 2.0)
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Let go of what was opened. Groups run on with their keeper."""
+        self._stop_asked.set()
+        if self._link is not None:
+            self._link.close()
+            await asyncio.sleep(0)
+        if self._store is not None:
+            self._store.close()
+        self._config.socket.unlink(missing_ok=True)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(0.2)
+
+
+def _environment(base: dict[str, str], address: str) -> Callable[[Agent, Call], dict[str, str]]:
+    def environment(agent: Agent, call: Call) -> dict[str, str]:
+        return {
+            **base,
+            **agent.env,
+            "PINFOLD_ADDRESS": address,
+            "PINFOLD_AGENT_ID": agent.id,
+            "PINFOLD_CALL_ID": call.id,
+        }
+
+    return environment
+
+
+def _wire(texts: Texts) -> Callable[[Stamp, Event, State], tuple[str, bytes]]:
+    def convert(stamp: Stamp, event: Event, state: State) -> tuple[str, bytes]:
+        return event_name(event), wire.event_bytes(stamp, event, state, texts)
+
+    return convert
+
+
+def _directory() -> str:
+    """Where calls run whose agent names no directory."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"

@@ -1,0 +1,58 @@
+"""How the worker of a sub-agent is started: a role of the settings as an order to the keeper."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+from pinfoldd.config import Config, Role
+from pinfoldd.core.model import Agent
+from pinfoldd.keeper.messages import Spawn
+
+PYTHON_KIT = "pinfold.worker.run:main"  # forked from the keeper's warm process
+
+
+class RoleWorkers:
+    """Implements `groups.Workers` for the roles of the settings.
+
+    Every worker finds PINFOLD_ADDRESS, PINFOLD_AGENT_ID and PINFOLD_TOKEN in its environment;
+    the token is a capability for its agent and what is below it.
+    """
+
+    def __init__(
+        self, config: Config, address: str, base_env: dict[str, str], token: Callable[[str], str]
+    ) -> None:
+        self._roles = config.all_roles()
+        self._address = address
+        self._base_env = base_env
+        self._token = token
+
+    def spawn(self, agent: Agent, group: int) -> Spawn:
+        role = self._roles.get(agent.role)
+        if role is None:
+            # The settings have changed since: the keeper's answer says so, as for any start.
+            role = Role(worker="command", command=[f"<no role {agent.role!r} in the settings>"])
+        env = {
+            **self._base_env,
+            **agent.env,
+            **role.env,
+            "PINFOLD_ADDRESS": self._address,
+            "PINFOLD_AGENT_ID": agent.id,
+            "PINFOLD_TOKEN": self._token(agent.id),
+        }
+        spawn = Spawn(group=group, label=f"worker of {agent.id}", cwd=agent.cwd or "/", env=env)
+        match role.worker:
+            case "command":
+                spawn.argv = list(role.command)
+                return spawn
+            case "exec":
+                env["PINFOLD_WORKER_COMMAND"] = json.dumps(role.command)
+                env["PINFOLD_WORKER"] = "pinfold.worker.exec:run_turn"
+            case "scripted":
+                env["PINFOLD_WORKER"] = "pinfold.worker.scripted:run_turn"
+            case "python":
+                env["PINFOLD_WORKER"] = role.entry
+        # TODO zygote
+        spawn.argv = [sys.executable, "-m", "pinfold.worker.run"]
+        return spawn
