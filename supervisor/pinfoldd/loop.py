@@ -79,7 +79,8 @@ class Loop:
         self._watchers: list[asyncio.Future[None]] = []
         self.committed_revision = engine.state.revision
         self._since_snapshot = 0
-        self._snapshot: asyncio.Future[object] | None = None
+        self._snapshot: asyncio.Future[None] | None = None
+        self._checkpoint: asyncio.Future[None] | None = None
 
     def engine_now(self) -> Now:
         """The clock that decisions are stamped with."""
@@ -190,6 +191,8 @@ class Loop:
         self._arm()
         if self._since_snapshot >= _SNAPSHOT_EVERY:
             self._take_snapshot()
+        if self.store.log.checkpoint_due():
+            self._checkpoint_log()
 
     def _retry(self, decided: Events) -> None:
         self.failing = False
@@ -272,21 +275,26 @@ class Loop:
         if self._snapshot is not None and not self._snapshot.done():
             return
         self._since_snapshot = 0
-        frozen = self.store.snapshots.freeze(self.engine.state)
-        self._snapshot = self._aio.run_in_executor(None, self.store.snapshots.write, frozen)
-        self._snapshot.add_done_callback(_snapshot_written)
+        self._snapshot = self._aio.run_in_executor(None, self.store.take_snapshot)
+        self._snapshot.add_done_callback(partial(_done, "write a snapshot"))
+
+    def _checkpoint_log(self) -> None:
+        if self._checkpoint is None or self._checkpoint.done():
+            self._checkpoint = self._aio.run_in_executor(None, self.store.log.checkpoint)
+            self._checkpoint.add_done_callback(partial(_done, "checkpoint the log"))
 
     async def close(self) -> None:
         """Commit what is queued and write a last snapshot."""
         self._turn()
         if self._timer is not None:
             self._timer.cancel()
-        if self._snapshot is not None:
-            await asyncio.wait([self._snapshot])
+        under_way = [f for f in (self._snapshot, self._checkpoint) if f is not None]
+        if under_way:
+            await asyncio.wait(under_way)
         if not self.failing:
             self.store.snapshots.save(self.engine.state)
 
 
-def _snapshot_written(future: asyncio.Future[object]) -> None:
+def _done(what: str, future: asyncio.Future[None]) -> None:
     if not future.cancelled() and future.exception() is not None:
-        log.error("cannot write a snapshot: %s", future.exception())
+        log.error("cannot %s: %s", what, future.exception())

@@ -111,18 +111,23 @@ def test_a_child_has_three_descriptors(keeper: Harness) -> None:
     assert keeper.output(group).split() == [b"4", b"0", b"1", b"2", b"255"]
 
 
+# glibc's posix_spawn ignores its two internal signals in every child, 32 and 33
+_INTERNAL = 3 << 31
+
+
+def signals_of(output: bytes) -> dict[str, int]:
+    lines = (line.split() for line in output.decode().splitlines() if line.startswith("Sig"))
+    return {name.rstrip(":"): int(value, 16) for name, value in lines if name != "SigQ:"}
+
+
 def test_dispositions_mask_umask_and_limits(keeper: Harness) -> None:
-    script = (
-        "grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; umask; ulimit -Sn; echo $PPID; "
-        "ps -o sid= -o tty= $$"
-    )
+    script = "cat /proc/self/status; umask; ulimit -Sn; echo $PPID; ps -o tty= $$"
     group = keeper.run(script).group
-    words = keeper.output(group).split()
-    assert words[:6] == [
-        b"SigBlk:", b"0" * 16, b"SigIgn:", b"0" * 16, b"SigCgt:", b"0" * 16,
-    ]
-    assert words[6:9] == [b"0022", b"1024", b"%d" % keeper.process.pid]
-    assert words[-1] == b"?"
+    output = keeper.output(group)
+    masks = signals_of(output)
+    assert (masks["SigBlk"], masks["SigCgt"]) == (0, 0)
+    assert masks["SigIgn"] & ~_INTERNAL == 0
+    assert output.split()[-4:] == [b"0022", b"1024", b"%d" % keeper.process.pid, b"?"]
 
 
 def test_stdin_is_at_its_end(keeper: Harness) -> None:
@@ -244,7 +249,7 @@ def test_input_nobody_reads_is_bounded(keeper: Harness) -> None:
     keeper.link.send(Input(group, 1, False, b"x" * (2 << 20)))
     keeper.link.send(Input(group, 2, False, b"y"))
     keeper.link.drain()
-    assert [t.error for t in keeper.link.of(group, InputTaken)] == ["full"] or True
+    assert not keeper.link.of(group, InputTaken)
     keeper.stop(group, 0)
     keeper.link.drain()
     answers = keeper.link.of(group, InputTaken)

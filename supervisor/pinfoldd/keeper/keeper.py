@@ -100,7 +100,8 @@ class Keeper:
     def attach(self, connection: Connection) -> None:
         """A daemon has connected: it replaces the one before, and is told everything."""
         if self._connection is not None:
-            self._connection.close()
+            # what the one before had sent is as good as carried out: it has logged it
+            self._connection.finish()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         for group in self._groups.values():

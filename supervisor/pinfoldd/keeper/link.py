@@ -87,25 +87,36 @@ class Connection:
     def _ready(self, events: int) -> None:
         if events & WRITE:
             self.flush()
-        if not events & ~WRITE or self._sock.fileno() < 0:
-            return
+        if events & ~WRITE and self._sock.fileno() >= 0:
+            self._receive()
+
+    def finish(self) -> None:
+        """Carry out what has arrived already, then close without a word."""
+        self._on_closed = lambda _: None
+        while self._sock.fileno() >= 0 and self._receive():
+            pass
+        self.close()
+
+    def _receive(self) -> bool:
+        """Take in orders. False if there are none, or none any more."""
         try:
             count = self._sock.recv_into(_BUFFER)
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._end(str(error))
-            return
+            return False
         if not count:
             self._end("the daemon closed it")
-            return
+            return False
         try:
             orders = self._decoder.feed(bytes(_VIEW[:count]))
         except LinkError as error:
             self._end(str(error))
-            return
+            return False
         for order in orders:
             self._on_order(order)  # type: ignore[arg-type]
+        return True
 
     def flush(self) -> None:
         """Send what fits."""
