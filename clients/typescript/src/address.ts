@@ -57,17 +57,26 @@ export function formatAddress(address: Address): string {
   return "socket" in address ? `unix:${address.socket}` : address.host;
 }
 
+// What a gRPC target can carry as it is; other bytes have a meaning in URIs.
+const PLAIN = /^[A-Za-z0-9/._~-]+$/;
+
 /**
- * Calls `use` with a path that fits into a socket address. A path that is too long is reached
- * through a descriptor of its directory, which `release` closes.
+ * A gRPC target for a socket. A long or odd path is reached through a descriptor of its directory,
+ * which stays open until `release`.
  */
-export function shortSocketPath(path: string): { path: string; release: () => void } {
-  if (Buffer.byteLength(path) <= SOCKET_PATH_LIMIT) {
-    return { path, release: () => {} };
+export function socketTarget(path: string): { target: string; release: () => void } {
+  if (Buffer.byteLength(path) <= SOCKET_PATH_LIMIT && PLAIN.test(path)) {
+    return { target: `unix:${path}`, release: () => {} };
   }
-  const directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
+  let directory: number;
+  try {
+    directory = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
+  } catch {
+    // Connecting then fails with the usual "not there".
+    return { target: `unix:/proc/self/fd/none/${SOCKET_NAME}`, release: () => {} };
+  }
   return {
-    path: `/proc/self/fd/${directory}/${basename(path)}`,
+    target: `unix:/proc/self/fd/${directory}/${basename(path)}`,
     release: () => closeSync(directory),
   };
 }

@@ -2,10 +2,10 @@
 
 import { setMaxListeners } from "node:events";
 
-import type { DescService } from "@bufbuild/protobuf";
-import { type CallOptions, type Client, createClient } from "@connectrpc/connect";
+import type { GenService, GenServiceMethods } from "@bufbuild/protobuf/codegenv2";
 
 import { type Address, formatAddress } from "./address.js";
+import { type Channel, openChannel, type Tls } from "./channel.js";
 import { fromRpc, PinfoldError } from "./errors.js";
 import { AgentService } from "./gen/pinfold/v1/agent_service_pb.js";
 import { CallService } from "./gen/pinfold/v1/call_service_pb.js";
@@ -14,7 +14,7 @@ import { TaskService } from "./gen/pinfold/v1/task_service_pb.js";
 import { ToolService } from "./gen/pinfold/v1/tool_service_pb.js";
 import { WatchService } from "./gen/pinfold/v1/watch_service_pb.js";
 import { Outage } from "./retry.js";
-import { type Channel, openChannel, type Tls } from "./transport.js";
+import { type RpcOptions, type ServiceClient, serviceClient } from "./rpc.js";
 
 /** What every method takes. */
 export interface Abortable {
@@ -42,7 +42,7 @@ export class Connection {
   readonly address: Address;
   readonly patienceMs: number;
   readonly #options: ConnectionOptions;
-  readonly #clients = new Map<DescService, unknown>();
+  readonly #clients = new Map<unknown, unknown>();
   #channel: Channel | undefined;
   #closed = false;
 
@@ -61,37 +61,37 @@ export class Connection {
     this.#clients.clear();
   }
 
-  get agents(): Client<typeof AgentService> {
+  get agents(): ServiceClient<typeof AgentService> {
     return this.#client(AgentService);
   }
 
-  get calls(): Client<typeof CallService> {
+  get calls(): ServiceClient<typeof CallService> {
     return this.#client(CallService);
   }
 
-  get tasks(): Client<typeof TaskService> {
+  get tasks(): ServiceClient<typeof TaskService> {
     return this.#client(TaskService);
   }
 
-  get tools(): Client<typeof ToolService> {
+  get tools(): ServiceClient<typeof ToolService> {
     return this.#client(ToolService);
   }
 
-  get watches(): Client<typeof WatchService> {
+  get watches(): ServiceClient<typeof WatchService> {
     return this.#client(WatchService);
   }
 
-  get supervisor(): Client<typeof SupervisorService> {
+  get supervisor(): ServiceClient<typeof SupervisorService> {
     return this.#client(SupervisorService);
   }
 
-  #client<S extends DescService>(service: S): Client<S> {
+  #client<S extends GenService<GenServiceMethods>>(service: S): ServiceClient<S> {
     if (this.#channel === undefined) {
       throw closedError();
     }
-    let client = this.#clients.get(service) as Client<S> | undefined;
+    let client = this.#clients.get(service) as ServiceClient<S> | undefined;
     if (client === undefined) {
-      client = createClient(service, this.#channel.transport);
+      client = serviceClient(service, this.#channel.client, this.#channel.metadata);
       this.#clients.set(service, client);
     }
     return client;
@@ -99,7 +99,7 @@ export class Connection {
 
   /** One RPC, sent again after a lost connection. */
   async unary<R>(
-    call: (options: CallOptions) => Promise<R>,
+    call: (options: RpcOptions) => Promise<R>,
     { signal, parks = false, repeat = true, outage }: UnaryOptions = {},
   ): Promise<R> {
     const trouble = outage ?? new Outage(repeat ? this.patienceMs : 0);
@@ -115,11 +115,11 @@ export class Connection {
 
   /** One attempt. */
   async attempt<R>(
-    call: (options: CallOptions) => Promise<R>,
+    call: (options: RpcOptions) => Promise<R>,
     { signal, parks = true }: { signal?: AbortSignal | undefined; parks?: boolean } = {},
   ): Promise<R> {
     signal?.throwIfAborted();
-    const options: CallOptions = {};
+    const options: RpcOptions = {};
     if (signal !== undefined) {
       shared(signal);
       options.signal = signal;
@@ -135,19 +135,15 @@ export class Connection {
    * where the last one stopped, or `undefined` when there is nothing left to ask for.
    */
   async *stream<R>(
-    open: (options: CallOptions) => AsyncIterable<R> | undefined,
+    open: (options: RpcOptions) => AsyncIterable<R> | undefined,
     signal?: AbortSignal,
   ): AsyncGenerator<R, void, undefined> {
     const outage = new Outage(this.patienceMs);
     for (;;) {
       signal?.throwIfAborted();
-      // Connect's iterables can't be told to stop in any other way.
-      const own = new AbortController();
       const started = performance.now();
       try {
-        const source = open({
-          signal: signal === undefined ? own.signal : AbortSignal.any([shared(signal), own.signal]),
-        });
+        const source = open(signal === undefined ? {} : { signal: shared(signal) });
         if (source === undefined) {
           return;
         }
@@ -157,10 +153,7 @@ export class Connection {
         }
         return;
       } catch (failure) {
-        own.abort();
         await this.bear(outage, failure, started, signal);
-      } finally {
-        own.abort();
       }
     }
   }

@@ -1,27 +1,9 @@
-import { BinaryReader } from "@bufbuild/protobuf/wire";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { type ServiceError, status } from "@grpc/grpc-js";
 
-const CODES = {
-  [Code.Canceled]: "CANCELLED",
-  [Code.Unknown]: "UNKNOWN",
-  [Code.InvalidArgument]: "INVALID_ARGUMENT",
-  [Code.DeadlineExceeded]: "DEADLINE_EXCEEDED",
-  [Code.NotFound]: "NOT_FOUND",
-  [Code.AlreadyExists]: "ALREADY_EXISTS",
-  [Code.PermissionDenied]: "PERMISSION_DENIED",
-  [Code.ResourceExhausted]: "RESOURCE_EXHAUSTED",
-  [Code.FailedPrecondition]: "FAILED_PRECONDITION",
-  [Code.Aborted]: "ABORTED",
-  [Code.OutOfRange]: "OUT_OF_RANGE",
-  [Code.Unimplemented]: "UNIMPLEMENTED",
-  [Code.Internal]: "INTERNAL",
-  [Code.Unavailable]: "UNAVAILABLE",
-  [Code.DataLoss]: "DATA_LOSS",
-  [Code.Unauthenticated]: "UNAUTHENTICATED",
-} as const;
+import { readDetails } from "./details.js";
 
 /** A gRPC status code by name. */
-export type ErrorCode = (typeof CODES)[Code];
+export type ErrorCode = Exclude<keyof typeof status, "OK">;
 
 /** What goes with a {@link PinfoldError}. */
 export interface ErrorFacts {
@@ -63,129 +45,45 @@ export class PinfoldError extends Error {
   }
 }
 
+// What Node says of a certificate that it does not trust: no repeat makes it better.
+const CERTIFICATE = /\bcertificate\b|\bcert\b|\bSSL\b|\bTLS\b|altname/;
+
 /** The error for a failed RPC, with what its status details say. */
 export function fromRpc(failure: unknown): PinfoldError {
   if (failure instanceof PinfoldError) {
     return failure;
   }
-  const error = ConnectError.from(failure);
-  const details = readDetails(error);
-  const message = error.rawMessage.split(/\s+/).join(" ").trim();
-  const facts = { ...details, cause: failure };
-  if (details.reason === "") {
-    const below = causeBelow(error);
-    if (below !== undefined) {
-      return new PinfoldError(message, { ...facts, ...below });
-    }
+  if (!isServiceError(failure)) {
+    // A field that can't be encoded, such as a number out of its range.
+    const message = failure instanceof Error ? failure.message : String(failure);
+    return invalid(message, failure);
   }
-  return new PinfoldError(message, { ...facts, code: CODES[error.code] ?? "UNKNOWN" });
-}
-
-// What Node says of a certificate that it does not trust.
-const CERTIFICATE = /^(ERR_TLS_|ERR_SSL_|CERT_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|EPROTO$)/;
-const LOST = /^(ERR_HTTP2_|ERR_STREAM_|ERR_SOCKET_)/;
-
-/**
- * A failure of the socket or of HTTP/2. Connect gives these codes of its own that depend on the
- * moment (INTERNAL, ABORTED, UNKNOWN); for a caller they all are "not reached".
- */
-function causeBelow(error: ConnectError): { code: ErrorCode; reason: string } | undefined {
-  for (let cause: unknown = error.cause; cause instanceof Error; cause = cause.cause) {
-    const { code, syscall } = cause as NodeJS.ErrnoException;
-    if (typeof code !== "string") {
-      continue;
-    }
-    if (CERTIFICATE.test(code)) {
-      return { code: "UNAVAILABLE", reason: "TLS_HANDSHAKE" };
-    }
-    if (syscall !== undefined || LOST.test(code)) {
-      return { code: "UNAVAILABLE", reason: "" };
-    }
+  const code = status[failure.code] as ErrorCode;
+  const message = failure.details.split(/\s+/).join(" ").trim();
+  const [details] = failure.metadata.get("grpc-status-details-bin");
+  const facts = readDetails(details instanceof Uint8Array ? details : undefined);
+  if (code === "INTERNAL" && facts.reason === "" && /serializ/.test(message)) {
+    return invalid(message, failure);
   }
-  return undefined;
-}
-
-interface Details {
-  reason: string;
-  metadata: Record<string, string>;
-  retryAfterMs: number | undefined;
-}
-
-/** google.rpc.ErrorInfo and RetryInfo of a status; two small messages, read field by field. */
-function readDetails(error: ConnectError): Details {
-  const found: Details = { reason: "", metadata: {}, retryAfterMs: undefined };
-  for (const detail of error.details) {
-    if (!("type" in detail)) {
-      continue;
-    }
-    try {
-      if (detail.type === "google.rpc.ErrorInfo") {
-        const info = readErrorInfo(detail.value);
-        if (info.domain === "pinfold") {
-          found.reason = info.reason;
-          found.metadata = info.metadata;
-        }
-      } else if (detail.type === "google.rpc.RetryInfo") {
-        found.retryAfterMs = readRetryInfo(detail.value);
-      }
-    } catch {
-      // The plain status is still an answer.
-    }
+  if (code === "UNAVAILABLE" && facts.reason === "" && CERTIFICATE.test(message)) {
+    facts.reason = "TLS_HANDSHAKE";
   }
-  return found;
+  return new PinfoldError(message, { ...facts, code, cause: failure });
 }
 
-function readErrorInfo(data: Uint8Array) {
-  const info = { reason: "", domain: "", metadata: {} as Record<string, string> };
-  readFields(data, {
-    1: (reader) => {
-      info.reason = reader.string();
-    },
-    2: (reader) => {
-      info.domain = reader.string();
-    },
-    3: (reader) => {
-      let key = "";
-      let value = "";
-      readFields(reader.bytes(), {
-        1: (entry) => {
-          key = entry.string();
-        },
-        2: (entry) => {
-          value = entry.string();
-        },
-      });
-      info.metadata[key] = value;
-    },
+function invalid(message: string, cause: unknown): PinfoldError {
+  return new PinfoldError(message, {
+    code: "INVALID_ARGUMENT",
+    reason: "INVALID_ARGUMENT",
+    cause,
   });
-  return info;
 }
 
-function readRetryInfo(data: Uint8Array): number {
-  let ms = 0;
-  readFields(data, {
-    1: (reader) =>
-      readFields(reader.bytes(), {
-        1: (delay) => {
-          ms += Number(delay.int64()) * 1000;
-        },
-        2: (delay) => {
-          ms += delay.int32() / 1e6;
-        },
-      }),
-  });
-  return ms;
-}
-
-function readFields(data: Uint8Array, fields: Record<number, (reader: BinaryReader) => void>) {
-  const reader = new BinaryReader(data);
-  while (reader.pos < reader.len) {
-    const [number, wireType] = reader.tag();
-    const field = fields[number];
-    if (field === undefined) {
-      reader.skip(wireType, number);
-    } else {
-      field(reader);
-    }
-  }
+function isServiceError(failure: unknown): failure is ServiceError {
+  return (
+    failure instanceof Error &&
+    "details" in failure &&
+    "metadata" in failure &&
+    typeof (failure as ServiceError).code === "number"
+  );
 }

@@ -9,13 +9,13 @@
 export { Agent } from "./agent.js";
 export { OutputChunk, Placeholder, Result, WaitAnswer } from "./answers.js";
 export type { CancelOptions, Command, RunOptions } from "./calls.js";
+export type { Tls } from "./channel.js";
 export type { Abortable } from "./connection.js";
 export { type ErrorCode, type ErrorFacts, PinfoldError } from "./errors.js";
 export type { ListOptions } from "./lists.js";
 export type { OutputOptions } from "./output.js";
 export { type ConnectOptions, type OpenAgentOptions, Pinfold } from "./pinfold.js";
 export type { TaskOutputOptions } from "./tasks.js";
-export type { Tls } from "./transport.js";
 export type { PromptOptions, StartAgentOptions, Status, Taken, Turn } from "./turns.js";
 export type { Bytes } from "./values.js";
 export type { WaitOptions } from "./waits.js";

@@ -1,5 +1,6 @@
 import { type Address, formatAddress, resolveAddress } from "./address.js";
 import { Agent } from "./agent.js";
+import { type Tls, tlsFromEnvironment } from "./channel.js";
 import { type Abortable, Connection } from "./connection.js";
 import { type Agent as AgentInfo, Surface } from "./gen/pinfold/v1/agent_pb.js";
 import type { Call } from "./gen/pinfold/v1/call_pb.js";
@@ -13,7 +14,6 @@ import type { Task } from "./gen/pinfold/v1/task_service_pb.js";
 import { type ListToolsResponse, ToolSurface } from "./gen/pinfold/v1/tool_service_pb.js";
 import type { Event, WatchResponse } from "./gen/pinfold/v1/watch_service_pb.js";
 import { allAgents, allCalls, allTasks, type ListOptions } from "./lists.js";
-import { type Tls, tlsFromEnvironment } from "./transport.js";
 import { type Bytes, duration, newId, present, toBytes, toEnv } from "./values.js";
 import { events, type WatchOptions, watch } from "./watch.js";
 

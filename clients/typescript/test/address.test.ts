@@ -5,7 +5,7 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
 
-import { resolveAddress, shortSocketPath } from "../src/address.js";
+import { resolveAddress, socketTarget } from "../src/address.js";
 import { Pinfold } from "../src/index.js";
 
 const NAMES = ["PINFOLD_ADDRESS", "PINFOLD_STATE", "XDG_STATE_HOME", "PINFOLD_TOKEN"];
@@ -63,13 +63,13 @@ describe("addresses", () => {
     const directory = join(root, "d".repeat(200));
     mkdirSync(directory);
     const path = join(directory, "pinfold.sock");
-    const short = shortSocketPath(path);
+    const short = socketTarget(path);
     const server = net.createServer((socket) => socket.end());
-    await new Promise<void>((resolve) => server.listen(short.path, resolve));
+    await new Promise<void>((resolve) => server.listen(short.target.slice(5), resolve));
     const client = Pinfold.connect({ state: directory, patienceMs: 0 });
     // There is a listener, which speaks no HTTP/2: the failure is not "no such file".
     const failure = await client.info().catch((error) => error);
-    assert.doesNotMatch(String(failure.cause?.message), /ENOENT|ENAMETOOLONG/);
+    assert.doesNotMatch(String(failure.cause?.message), /ENOENT|ENAMETOOLONG|EINVAL/);
     client.close();
     await new Promise((resolve) => server.close(resolve));
     short.release();

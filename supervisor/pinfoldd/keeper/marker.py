@@ -4,8 +4,8 @@ A process that leaves its session, drops its environment and outlives its parent
 (`env -i setsid sh -c 'daemon &'`) is adopted by the keeper, as its subreaper, with nothing
 left that says whose it is. Resource limits are inherited through all of that. RLIMIT_RSS
 has had no effect since Linux 2.4.30, is inherited by every fork and exec, and can be read
-of any process of the same user with one `prlimit` call (about a microsecond). So the
-keeper sets the *soft* RLIMIT_RSS to a number that says which keeper and which group.
+of any process of the same user with one `prlimit` call (about a microsecond), and of any
+other from /proc/<pid>/limits. So the keeper sets the *soft* RLIMIT_RSS to a number that says which keeper and which group.
 
 Shape of the number: bit 62, then 22 bits of keeper token, 28 bits of group, 12 zero bits
 (a multiple of 4096, so `ulimit -m` in a script shows and restores it unharmed). It is a
@@ -58,6 +58,8 @@ class Marker:
         """The (short) group that `pid` is marked with, None if it has no mark of ours."""
         try:
             soft = resource.prlimit(pid, resource.RLIMIT_RSS)[0]
+        except PermissionError:
+            soft = _read_limits(pid)
         except OSError:
             return None
         if soft & ~(_GROUP_MASK << 12) != self._base:
@@ -76,3 +78,13 @@ class Marker:
     def name(self) -> str:
         """The token as it stands in the environment of every child."""
         return f"{self.token:06x}"
+
+
+def _read_limits(pid: int) -> int:
+    """The same limit of another user's process: slower, but anyone may read it."""
+    data = procfs.read_file(f"/proc/{pid}/limits") or b""
+    for line in data.splitlines():
+        if line.startswith(b"Max resident set"):
+            word = line.split()[3]
+            return int(word) if word.isdigit() else -1
+    return -1
