@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +16,7 @@ from pinfoldd.core import commands as c
 from pinfoldd.core import events as e
 from pinfoldd.core.events import Event
 from pinfoldd.core.model import Agent, Call, State
+from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.values import CallState, Exit, Extent, Receipt, Signalled, Survivor
 from pinfoldd.keeper import messages as m
 
@@ -47,12 +47,12 @@ class Environment(Protocol):
 class Output:
     """How far the output of one group has come."""
 
-    __slots__ = ("closed", "extent", "readers", "told")
+    __slots__ = ("closed", "extent", "readers", "timed")
 
     def __init__(self) -> None:
         self.extent = Extent()
         self.closed = False
-        self.told = 0.0
+        self.timed = False  # a watermark event is on its way
         self.readers: list[asyncio.Future[None]] = []
 
 
@@ -65,8 +65,10 @@ class Groups:
         self._loop: Loop
         self._link: Link | None = None
         self.outputs: dict[int, Output] = {}
+        self._starts: dict[tuple[str, str], list[asyncio.Future[None]]] = {}
         self._inputs: dict[int, asyncio.Future[m.InputTaken]] = {}
         self._input_serial = 0
+        self._aio = asyncio.get_running_loop()
 
     def bind(self, loop: Loop) -> None:
         self._loop = loop
@@ -74,6 +76,10 @@ class Groups:
     def attach(self, link: Link | None) -> None:
         """The link to the keeper that is there now; None while there is none."""
         self._link = link
+        if link is None:
+            for future in self._inputs.values():
+                if not future.done():
+                    future.set_exception(Rejected(Reason.KEEPER_UNAVAILABLE))
 
     @property
     def connected(self) -> bool:
@@ -88,6 +94,10 @@ class Groups:
     # ------------------------------------------------------------ events to orders
 
     def perform(self, event: Event) -> None:
+        if isinstance(event, e.CallStarting | e.CallEnded):
+            for future in self._starts.pop((event.agent, event.call), ()):
+                if not future.done():
+                    future.set_result(None)
         match event:
             case e.CallStarting() if event.group:
                 self._spawn(event.agent, event.call)
@@ -102,8 +112,18 @@ class Groups:
                 worker = self._state.agents[event.agent].worker
                 if worker is not None and worker.running:
                     self.send(m.Stop(worker.group))
+            case e.CallEnded() | e.GroupEmptied():
+                # Readers that follow a call look at its state: tell them once it is committed.
+                call = self._state.call(event.agent, event.call)
+                if call is not None and call.group in self.outputs:
+                    self._wake(self.outputs[call.group])
             case e.CallsForgotten():
                 self.send(m.Discard(event.groups))
+            case e.CallEnded() | e.GroupEmptied():
+                # Only now do readers find in the state that no more will come.
+                call = self._state.call(event.agent, event.call)
+                if call is not None and call.group in self.outputs:
+                    self._wake(self.outputs[call.group])
             case _:
                 pass
 
@@ -128,17 +148,18 @@ class Groups:
                 shell=_text(spec.shell),
                 cwd=_text(spec.cwd),
                 env=env,
-                stdin=spec.stdin,
+                stdin="pipe" if spec.input and not spec.argv else spec.stdin,
                 terminal=m.TerminalSize(spec.rows, spec.columns) if spec.rows else None,
                 output_limit=spec.output_limit,
                 nofile=spec.open_files,
                 memory=spec.memory,
                 cpu_seconds=spec.cpu_seconds,
                 file_size=spec.file_size,
-                body=spec.body,
+                body=spec.input if spec.argv else spec.body,
             )
         )
         if spec.input and not spec.argv:
+            # Handed over whole, so that nothing of it is lost with this daemon.
             self.send(m.Input(call.group, 0, eof=spec.stdin == "null", body=spec.input))
 
     def resend(self, known: frozenset[int]) -> None:
@@ -172,12 +193,10 @@ class Groups:
             case m.Empty():
                 receipt = _receipt(report.receipt)
                 self._post(c.GroupEmpty(report.group, receipt, report.mono), report.group, True)
-                self._closed(report.group)
             case m.Closed():
                 self._closed(report.group, Extent(report.size, report.lines, report.dropped))
             case m.SpawnFailed():
                 self._post(c.GroupFailed(report.group, report.reason), report.group, True)
-                self._closed(report.group)
             case m.Survived():
                 receipt = _receipt(report.receipt) or Receipt()
                 self._post(c.GroupSurvived(report.group, receipt, report.mono), report.group, True)
@@ -190,7 +209,6 @@ class Groups:
                     "the keeper of its processes died; they were ended",
                 )
                 self._post(lost, report.group, True)
-                self._closed(report.group)
             case m.Paused():
                 self._post(c.GroupPaused(report.group, report.paused), report.group)
             case m.InputTaken():
@@ -219,7 +237,9 @@ class Groups:
 
             def acknowledge(_: object) -> None:
                 self.send(m.Acknowledge(group))
-                self.outputs.pop(group, None)
+                output = self.outputs.pop(group, None)
+                if output is not None:
+                    self._wake(output)
 
             then = acknowledge
         self._loop.post(command, then)
@@ -230,11 +250,16 @@ class Groups:
             output = self.outputs[report.group] = Output()
         output.extent = Extent(report.size, report.lines, report.dropped)
         self._wake(output)
-        now = time.monotonic()
-        if now - output.told >= _WATERMARK_SECONDS:
-            if output.told:
-                self._loop.post(c.GroupGrew(report.group, output.extent))
-            output.told = now
+        if not output.timed:
+            output.timed = True
+            self._aio.call_later(_WATERMARK_SECONDS, self._watermark, report.group)
+
+    def _watermark(self, group: int) -> None:
+        """Tell how far the output has come: late, so that a short call makes no such event."""
+        output = self.outputs.get(group)
+        if output is not None:
+            output.timed = False
+            self._loop.post(c.GroupGrew(group, output.extent))
 
     def _exited(self, report: m.Exited) -> None:
         extent = Extent(report.size, report.lines, report.dropped)
@@ -257,21 +282,26 @@ class Groups:
             # A worker's own processes have no further use without it.
             self.send(m.Stop(report.group))
 
-    def _closed(self, group: int, extent: Extent | None = None) -> None:
+    def _closed(self, group: int, extent: Extent) -> None:
         output = self.outputs.get(group)
         if output is not None:
             output.closed = True
-            if extent is not None:
-                output.extent = extent
+            output.extent = extent
             self._wake(output)
-        if extent is not None:
-            self._loop.post(c.GroupClosed(group, extent))
+        self._loop.post(c.GroupClosed(group, extent))
 
     # ------------------------------------------------------------ output and input
 
+    async def assigned(self, call: Call) -> None:
+        """Returns when a queued call has its group, or has ended without one."""
+        while call.live and not call.group:
+            future: asyncio.Future[None] = self._aio.create_future()
+            self._starts.setdefault((call.agent, call.id), []).append(future)
+            await future
+
     def more(self, group: int) -> asyncio.Future[None]:
         """A future for the next change of a live group's output."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = self._aio.create_future()
         self.outputs.setdefault(group, Output()).readers.append(future)
         return future
 
@@ -285,7 +315,7 @@ class Groups:
         """Hand bytes to a group's standard input; what the keeper says to it."""
         self._input_serial += 1
         serial = self._input_serial
-        future: asyncio.Future[m.InputTaken] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[m.InputTaken] = self._aio.create_future()
         self._inputs[serial] = future
         self.send(m.Input(group, serial, eof=eof, body=data))
         try:

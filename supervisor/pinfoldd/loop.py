@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from pinfoldd.core import events as e
 from pinfoldd.core.commands import Command, Tick
@@ -28,9 +29,12 @@ from pinfoldd.store import Record, Store, StoreError, encode_event
 
 log = logging.getLogger(__name__)
 
+FAULT = 70  # exit status after a fault that left the state and the log apart
+
 Events = list[tuple[Stamp, Event]]
 _RETRY_SECONDS = 0.25
 _SNAPSHOT_EVERY = 20_000  # events
+_COMPACT_PAUSE = 0.02  # seconds between two steps of some milliseconds
 
 
 class Wire(Protocol):
@@ -59,6 +63,8 @@ class Loop:
         wire: Wire,
         effects: Effects,
         now: Callable[[], Now] = clock,
+        *,
+        keep_events: int = 1_000_000,
     ) -> None:
         self.engine = engine
         self.store = store
@@ -75,9 +81,12 @@ class Loop:
         self._pending: list[Record] = []  # decided, but the store could not take it yet
         self._unanswered: list[Callable[[], None]] = []
         self.failing = False
+        self._closed = False
         self.tail: deque[Record] = deque(maxlen=8192)
         self._watchers: list[asyncio.Future[None]] = []
         self.committed_revision = engine.state.revision
+        self._keep_events = keep_events
+        self._snapshot_every = min(_SNAPSHOT_EVERY, max(100, keep_events // 4))
         self._since_snapshot = 0
         self._snapshot: asyncio.Future[None] | None = None
         self._checkpoint: asyncio.Future[None] | None = None
@@ -135,16 +144,33 @@ class Loop:
         while queue:
             command, then = queue.popleft()
             result: Events | BaseException
+            recorded = len(self._pending)
+            revision = self.engine.state.revision
             try:
                 result = self.engine.handle(command, self._now())
+                self._record(result)
             except (Rejected, CursorMoved) as error:
+                result = error
+            except Exception as error:
+                # A fault of ours. If nothing has changed it is this command's alone.
+                log.exception("%s failed", type(command).__name__)
+                if self.engine.state.revision != revision:
+                    del self._pending[recorded:]
+                    self._commit(decided)
+                    self._give_up()
                 result = error
             else:
                 decided += result
-                self._record(result)
             if then is not None:
                 answers.append(partial(then, result))
         self._commit(decided)
+
+    def _give_up(self) -> NoReturn:
+        """The state is ahead of the log, and nobody may see what is not in the log. The keeper
+        has the groups, and the next daemon begins with what is durable."""
+        log.critical("half of a decision was taken; ending, so that the log is read again")
+        logging.shutdown()
+        os._exit(FAULT)
 
     def _record(self, events: Events) -> None:
         for stamp, event in events:
@@ -178,7 +204,11 @@ class Loop:
             self._pending = []
         answers, self._unanswered = self._unanswered, []
         for _, event in decided:
-            self._effects.perform(event)
+            try:
+                self._effects.perform(event)
+            except Exception:
+                # Whoever waits for an answer must not wait for ever because of it.
+                log.exception("cannot carry out %s", event)
         for answer in answers:
             answer()
         for _, event in decided:
@@ -189,7 +219,7 @@ class Loop:
                 if not watcher.done():
                     watcher.set_result(None)
         self._arm()
-        if self._since_snapshot >= _SNAPSHOT_EVERY:
+        if self._since_snapshot >= self._snapshot_every:
             self._take_snapshot()
         if self.store.log.checkpoint_due():
             self._checkpoint_log()
@@ -226,6 +256,7 @@ class Loop:
         ("wait", agent, wait)  : it was settled
         ("input", agent)       : an activating prompt was queued, or the agent is stopping
         ("stopped", agent)     : it is stopped
+        ("empty", agent, call) : what had outlived the call is gone
         """
         future: asyncio.Future[Event] = self._aio.create_future()
         self._subscribers.setdefault(key, []).append(future)
@@ -253,6 +284,8 @@ class Loop:
                 self._resolve(("input", event.agent), event)
             case e.AgentStopped():
                 self._resolve(("stopped", event.agent), event)
+            case e.GroupEmptied():
+                self._resolve(("empty", event.agent, event.call), event)
             case _:
                 pass
 
@@ -277,6 +310,17 @@ class Loop:
         self._since_snapshot = 0
         self._snapshot = self._aio.run_in_executor(None, self.store.take_snapshot)
         self._snapshot.add_done_callback(partial(_done, "write a snapshot"))
+        self._snapshot.add_done_callback(lambda _: self._compact())
+
+    def _compact(self) -> None:
+        """Forget the events over the bound, a little at a time; never what a start needs."""
+        try:
+            more = self.store.compact(self.committed_revision - self._keep_events + 1)
+        except StoreError as error:
+            log.error("cannot compact the event log: %s", error)
+        else:
+            if more and not self._closed:
+                self._aio.call_later(_COMPACT_PAUSE, self._compact)
 
     def _checkpoint_log(self) -> None:
         if self._checkpoint is None or self._checkpoint.done():
@@ -286,13 +330,17 @@ class Loop:
     async def close(self) -> None:
         """Commit what is queued and write a last snapshot."""
         self._turn()
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         under_way = [f for f in (self._snapshot, self._checkpoint) if f is not None]
         if under_way:
             await asyncio.wait(under_way)
         if not self.failing:
-            self.store.snapshots.save(self.engine.state)
+            try:
+                self.store.snapshots.save(self.engine.state)
+            except StoreError as error:
+                log.error("%s", error)  # the log has it all; the next start takes longer
 
 
 def _done(what: str, future: asyncio.Future[None]) -> None:

@@ -70,12 +70,14 @@ class Outputs:
         """Chunks from an offset on. With `follow`: until the streams are at their end, or
         (`until_end`) the call is."""
         offset = start
+        if follow:
+            await self._groups.assigned(call)
         with self.reader(call) as reader:
             while True:
                 # Asked for before looking, so that no growth in between is slept through.
                 more = self._groups.more(call.group) if follow and call.group else None
                 standing = self.standing(call)
-                ended = not call.live
+                over = standing.closed or (until_end and not call.live)
                 end = standing.extent.size
                 while offset < end:
                     chunks = reader.read(offset, PIECE, end)
@@ -84,7 +86,7 @@ class Outputs:
                     for chunk in chunks:
                         yield chunk
                     offset = chunks[-1].end
-                if more is None or (standing.closed and ended) or (ended and until_end):
+                if more is None or over:
                     if more is not None:
                         more.cancel()
                     return

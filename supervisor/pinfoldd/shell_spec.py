@@ -11,7 +11,7 @@ class ShellSpec(msgspec.Struct, array_like=True):
     """Bytes as they came; nothing of it is shown in events."""
 
     argv: list[bytes]
-    body: bytes  # the script, or with argv the initial standard input
+    body: bytes  # the script; empty with argv
     shell: bytes
     cwd: bytes
     env: dict[str, bytes]
@@ -23,7 +23,7 @@ class ShellSpec(msgspec.Struct, array_like=True):
     cpu_seconds: int = 0
     file_size: int = 0
     open_files: int = 0
-    input: bytes = b""  # with a script: the initial standard input
+    input: bytes = b""  # the initial standard input
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -34,7 +34,7 @@ from pinfoldd.rpc.server import Server
 from pinfoldd.rpc.supervisor_service import Identity, pinfold_version
 from pinfoldd.rpc.tokens import Tokens
 from pinfoldd.store import Store, StoreError
-from pinfoldd.workers import RoleWorkers
+from pinfoldd.workers import PRELOAD, RoleWorkers
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,13 @@ class Supervisor:
         workers = RoleWorkers(config, f"unix:{config.socket}", base, tokens.worker)
         self._groups = Groups(_environment(base, f"unix:{config.socket}"), workers)
         engine = Engine(state, config.core())
-        self._loop = Loop(engine, store, _wire(Texts()), self._groups)
+        self._loop = Loop(
+            engine,
+            store,
+            _wire(Texts()),
+            self._groups,
+            keep_events=config.retention.events,
+        )
         self._groups.bind(self._loop)
         outputs = Outputs(str(config.state / "spool"), self._groups)
         operations = Operations(self._loop, self._groups, outputs, config)
@@ -131,7 +137,6 @@ class Supervisor:
         directory = str(config.state)
         try:
             if find_keeper(directory) is None:
-                extra = ("--cgroup", config.cgroup) if config.cgroup else ()
                 self._keeper_process = await asyncio.to_thread(
                     start_keeper,
                     directory,
@@ -139,7 +144,7 @@ class Supervisor:
                     drain=config.shell.drain,
                     umask=int(config.shell.umask, 8),
                     fsync=config.durability == "full",
-                    extra=extra,
+                    preload=PRELOAD,
                 )
             self._hello = asyncio.get_running_loop().create_future()
             self._link = await KeeperLink.connect(directory, self._report, self._lost)

@@ -11,6 +11,7 @@ from pinfoldd.core.model import Agent
 from pinfoldd.keeper.messages import Spawn
 
 PYTHON_KIT = "pinfold.worker.run:main"  # forked from the keeper's warm process
+PRELOAD = ("pinfold.worker.run",)  # imported there
 
 
 class RoleWorkers:

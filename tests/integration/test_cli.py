@@ -69,7 +69,7 @@ def test_longer_than_the_foreground_budget(supervisor: Supervisor) -> None:
 def test_trouble_of_its_own(supervisor: Supervisor) -> None:
     done = supervisor.cli("run", "/nonexistent/program")
     assert done.returncode == 127
-    assert b"No such file" in done.stderr
+    assert b"/nonexistent/program" in done.stderr
     done = supervisor.cli("run", "--cwd", "/nonexistent", "true")
     assert done.returncode in (125, 126, 127)
     assert b"/nonexistent" in done.stderr
@@ -162,7 +162,7 @@ def test_wait_runs_out_of_time(supervisor: Supervisor) -> None:
 
 def test_cancel_shows_the_receipt(supervisor: Supervisor) -> None:
     call = supervisor.cli("run", "--background", "-c", TREE).stdout.decode().strip()
-    eventually(lambda: len(supervisor.survivors()) >= 4)
+    eventually(lambda: len(supervisor.survivors()) >= 3)
     done = supervisor.cli("cancel", "--grace", "0.3", "--reason", "enough", call)
     assert done.returncode == 0
     assert f"{call}: cancelled: enough" in done.stdout.decode()
@@ -195,7 +195,7 @@ def test_json(supervisor: Supervisor) -> None:
 
 
 def test_events_and_watch(supervisor: Supervisor) -> None:
-    watching = start(supervisor, "watch", "--json")
+    watching = start(supervisor, "watch", "--json", bufsize=0)
     assert watching.stdout is not None
     first = json.loads(watching.stdout.readline())
     assert isinstance(first, dict)
@@ -259,7 +259,7 @@ def test_run_starts_one_supervisor(make_supervisor: Callable[..., Supervisor]) -
 
 def test_stop_ends_everything(supervisor: Supervisor) -> None:
     supervisor.cli("run", "--background", "-c", TREE)
-    eventually(lambda: len(supervisor.survivors()) >= 4)
+    eventually(lambda: len(supervisor.survivors()) >= 3)
     done = supervisor.cli("stop", "--grace", "0.3")
     assert done.returncode == 0, done.stderr
     assert b"stopped; ended 1 call" in done.stdout
@@ -271,7 +271,7 @@ def test_restart_keeps_calls(make_supervisor: Callable[..., Supervisor]) -> None
     supervisor = make_supervisor()
     assert supervisor.cli("serve", "--detach").returncode == 0
     try:
-        script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.3; done; exit 9"
+        script = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.7; done; exit 9"
         call = supervisor.cli("run", "--background", "-c", script).stdout.decode().strip()
         following = start(supervisor, "output", "-f", call)
         assert following.stdout is not None

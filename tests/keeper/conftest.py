@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
 from keeper.harness import Harness
 
 _marks = itertools.count(1)

@@ -55,6 +55,10 @@ def eventually(check: Callable[[], Any], seconds: float = 5.0) -> Any:
     return value
 
 
+def group_of(report: Report) -> int | None:
+    return getattr(report, "group", None)
+
+
 class Link:
     """A daemon that does only what a test tells it: orders out, reports in, in order."""
 
@@ -82,27 +86,25 @@ class Link:
         self.seen.append(report)
         return report
 
-    def wait(
-        self, kind: type[R], group: int | None = None, seconds: float = 10.0
-    ) -> R:
+    def wait(self, kind: type[R], group: int | None = None, seconds: float = 10.0) -> R:
         """The next report of this class (of this group), also if it has come already."""
         for report in self.seen:
-            if isinstance(report, kind) and (group is None or getattr(report, "group") == group):
+            if isinstance(report, kind) and (group is None or group_of(report) == group):
                 return report
         while True:
             report = self.next(seconds)
-            if isinstance(report, kind) and (group is None or getattr(report, "group") == group):
+            if isinstance(report, kind) and (group is None or group_of(report) == group):
                 return report
 
     def of(self, group: int, kind: type[R]) -> list[R]:
-        return [r for r in self.seen if isinstance(r, kind) and getattr(r, "group") == group]
+        return [r for r in self.seen if isinstance(r, kind) and group_of(r) == group]
 
     def drain(self, seconds: float = 0.05) -> None:
         """Take in whatever comes within so long."""
         deadline = time.monotonic() + seconds
-        while self.queue or select.select(
-            [self.sock], [], [], max(deadline - time.monotonic(), 0)
-        )[0]:
+        while (
+            self.queue or select.select([self.sock], [], [], max(deadline - time.monotonic(), 0))[0]
+        ):
             self.next()
 
     def close(self) -> None:
@@ -160,14 +162,13 @@ class Harness:
             return reader.read(0, 1 << 40, size)
 
     def output(self, group: int, stream: int | None = None) -> bytes:
-        return b"".join(
-            c.data for c in self.chunks(group) if stream is None or c.stream == stream
-        )
+        return b"".join(c.data for c in self.chunks(group) if stream is None or c.stream == stream)
 
     def prints(self, group: int, text: bytes, seconds: float = 10.0) -> None:
         eventually(lambda: text in self.output(group), seconds)
 
     def close(self) -> None:
+        """End it. Fails if it had to note a mistake of its own."""
         try:
             self.link.close()
             self.process.terminate()
@@ -176,13 +177,16 @@ class Harness:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
+        with open(os.path.join(self.state, "keeper.log"), errors="replace") as file:
+            log = file.read()
+        assert "Traceback" not in log, log
 
 
 def descriptors(pid: int) -> list[str]:
     found = []
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
-            found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+            found.append(str(Path(f"/proc/{pid}/fd/{name}").readlink()))
         except OSError:
             continue
     return found

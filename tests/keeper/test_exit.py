@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pinfoldd.keeper.messages import Closed, Empty, Exited, Grew, Paused, Started, Stop
-
 from keeper.harness import Harness, alive, eventually
+from pinfoldd.keeper.messages import Closed, Empty, Exited, Grew, Paused, Started, Stop
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -47,7 +46,8 @@ def test_the_facts_come_once_and_in_order(keeper: Harness) -> None:
     kinds = [type(r) for r in keeper.link.seen if getattr(r, "group", None) == group]
     kinds = [kind for kind in kinds if kind is not Grew]
     assert sorted(kinds, key=str) == sorted([Started, Exited, Closed, Empty], key=str)
-    assert kinds[0] is Started and kinds[-1] is Empty
+    assert kinds[0] is Started
+    assert kinds[-1] is Empty
     assert kinds.index(Exited) < kinds.index(Empty)
 
 
@@ -61,7 +61,8 @@ def test_background_child_that_holds_the_pipe_delays_nothing(keeper: Harness, ma
     assert len(alive(mark)) == 1
     assert not keeper.link.of(exited.group, Empty)
     empty = keeper.stop(exited.group)
-    assert empty.receipt is not None and empty.receipt.ended == 1
+    assert empty.receipt is not None
+    assert empty.receipt.ended == 1
     assert not alive(mark)
 
 
@@ -131,7 +132,7 @@ def test_closed_long_before_the_exit(keeper: Harness) -> None:
 
 
 def test_stopped_and_continued(keeper: Harness) -> None:
-    group = keeper.spawn("kill -STOP $$; exit 6")
+    group = keeper.spawn("kill -STOP $$; sleep 0.1; exit 6")
     paused = keeper.link.wait(Paused, group)
     assert paused.paused
     os.kill(keeper.link.wait(Started, group).pid, 18)
@@ -144,7 +145,8 @@ def test_stopped_and_cancelled(keeper: Harness) -> None:
     keeper.link.wait(Paused, group)
     keeper.stop(group, 5)
     exited = keeper.link.wait(Exited, group)
-    assert exited.stopping and exited.signal == 15
+    assert exited.stopping
+    assert exited.signal == 15
 
 
 def test_statuses_under_adoption(keeper: Harness) -> None:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from keeper.harness import ENV, Harness, Link, alive, eventually
 
+from keeper.harness import ENV, Harness, Link, alive, eventually
 from pinfoldd.keeper.client import KeeperError, find_keeper, start_keeper
 from pinfoldd.keeper.messages import (
     Acknowledge,
@@ -44,12 +44,19 @@ def test_daemon_goes_and_comes_back(own: Harness, mark: str) -> None:
     own.reconnect()
     found = reports(own)
     assert set(found) == {running, ending, failing}
-    assert found[running].started and not found[running].exited
+    assert found[running].started
+    assert not found[running].exited
     assert found[running].size == 6
     report = found[ending]
-    assert report.exited and report.exited.code == 7 and report.exited.size == 5
-    assert report.closed and report.empty and not report.lost
-    assert found[failing].failed and found[failing].failed.reason.endswith("/nonexistent")
+    assert report.exited
+    assert report.exited.code == 7
+    assert report.exited.size == 5
+    assert report.closed
+    assert report.empty
+    assert not report.lost
+    failed = found[failing].failed
+    assert failed is not None
+    assert failed.reason.endswith("/nonexistent")
     own.link.send(Acknowledge(ending), Acknowledge(failing))
     assert set(reports(own)) >= {running}
     own.reconnect()
@@ -95,16 +102,20 @@ def test_killed_keeper(own: Harness, mark: str, script: str) -> None:
     stranger = subprocess.Popen(["sleep", mark], start_new_session=True)
     own.process.kill()
     own.restart()
-    assert alive(mark) == [stranger.pid] and stranger.poll() is None
+    assert alive(mark) == [stranger.pid]
+    assert stranger.poll() is None
     stranger.kill()
     stranger.wait()
     report = reports(own)[group]
-    assert report.lost is not None and report.exited is None
+    assert report.lost is not None
+    assert report.exited is None
     output = own.output(group)
     assert output.startswith(b"out\n")
     assert (report.lost.size, report.lost.lines) == (len(output), output.count(b"\n"))
     receipt = report.lost.receipt
-    assert receipt.ended >= 1 and receipt.proof and not receipt.survivors
+    assert receipt.ended >= 1
+    assert receipt.proof
+    assert not receipt.survivors
     own.reconnect()
     assert reports(own)[group].lost == report.lost  # until it is acknowledged
     own.link.send(Acknowledge(group))
@@ -125,12 +136,20 @@ def test_exit_before_the_kill_is_reported_as_it_was(own: Harness, mark: str) -> 
     assert not alive(mark)
     found = reports(own)
     exited = found[done].exited
-    assert exited and exited.code == 6 and exited.size == 5
-    assert found[done].empty and not found[done].lost
+    assert exited
+    assert exited.code == 6
+    assert exited.size == 5
+    assert found[done].empty
+    assert not found[done].lost
     exited = found[left].exited
-    assert exited and exited.code == 8 and exited.leftover == 1
-    assert found[left].empty and not found[left].lost
-    assert found[left].empty.receipt and found[left].empty.receipt.ended == 1
+    assert exited
+    assert exited.code == 8
+    assert exited.leftover == 1
+    assert not found[left].lost
+    empty = found[left].empty
+    assert empty is not None
+    assert empty.receipt is not None
+    assert empty.receipt.ended == 1
 
 
 def test_journal_with_a_torn_line(own: Harness) -> None:
@@ -142,7 +161,8 @@ def test_journal_with_a_torn_line(own: Harness) -> None:
         file.write(b'["begin",{"group":99')
     own.restart()
     exited = reports(own)[done].exited
-    assert exited and exited.code == 6
+    assert exited
+    assert exited.code == 6
     again = own.run("exit 4").group
     own.link.wait(Empty, again)
     own.process.kill()
@@ -172,7 +192,8 @@ def test_recorded_pid_that_is_someone_elses_now(own: Harness, mark: str) -> None
     assert stranger.poll() is None
     for number in (555, 556):
         lost = reports(own)[number].lost
-        assert lost and lost.receipt.ended == 0
+        assert lost
+        assert lost.receipt.ended == 0
     stranger.kill()
     stranger.wait()
 
@@ -200,7 +221,7 @@ def test_no_keeper_is_found(state: str) -> None:
 
 
 def test_unusable_state_directory(state: str) -> None:
-    os.mkdir(state + "/s")
+    os.makedirs(state + "/s")
     with open(state + "/s/spool", "w"):
         pass
     with pytest.raises(KeeperError, match="can't use the state directory"):
@@ -229,7 +250,9 @@ def test_linger(make: Callable[..., Harness], mark: str) -> None:
     keeper.settings = {}
     keeper.restart()
     exited = reports(keeper)[group].exited
-    assert exited and exited.signal == 15 and exited.stopping
+    assert exited
+    assert exited.signal == 15
+    assert exited.stopping
 
 
 def test_shutdown_reports_then_exits(own: Harness, mark: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from keeper.harness import ENV, Harness, alive, eventually
 
+from keeper.harness import ENV, Harness, alive, eventually
 from pinfoldd.keeper.messages import (
     Empty,
     Exited,
@@ -33,7 +33,8 @@ TREES = {
     "double fork": "(env -i setsid sh -c '(setsid sleep MARK &) &'); sleep MARK",
     "deaf child": "(trap '' TERM; sleep MARK) & trap 'exit 0' TERM; wait",
     "deaf leader": "trap '' TERM; sleep MARK; sleep MARK",
-    "deaf escapee": "(trap '' TERM; setsid sleep MARK &); trap '' TERM; while :; do sleep MARK; done",
+    "deaf escapee": "(trap '' TERM; setsid sleep MARK &); trap '' TERM;"
+    " while :; do sleep MARK; done",
     "spawner": "while :; do (sleep MARK &); done",
     "escaped spawner": "setsid bash -c 'while :; do (sleep MARK &); done' & sleep MARK",
     "slow trap": "trap 'sleep 0.2; exit 0' TERM; while :; do sleep 0.05; done # MARK",
@@ -57,7 +58,8 @@ def test_nothing_is_left(keeper: Harness, mark: str, name: str) -> None:
     receipt = empty.receipt
     assert receipt is not None
     assert receipt.proof == "subreaper"
-    assert receipt.ended >= 1 and not receipt.survivors
+    assert receipt.ended >= 1
+    assert not receipt.survivors
     assert receipt.signals[0].signal == signal.SIGTERM
     exited = keeper.link.wait(Exited, group)
     assert exited.stopping
@@ -124,7 +126,8 @@ def test_second_stop_joins(keeper: Harness, mark: str) -> None:
     eventually(lambda: len(alive(mark)) >= 1)
     keeper.link.send(Stop(group, 0.4), Stop(group, 30.0), Stop(group, 0.4))
     empty = keeper.link.wait(Empty, group)
-    assert empty.receipt is not None and 0.3 < empty.receipt.seconds < 1.4
+    assert empty.receipt is not None
+    assert 0.3 < empty.receipt.seconds < 1.4
     keeper.link.drain()
     assert len(keeper.link.of(group, Empty)) == 1
 
@@ -168,7 +171,8 @@ def test_stranger_and_sibling_are_not_touched(keeper: Harness, mark: str) -> Non
     victim = keeper.started(f"setsid sleep {mark}1 & sleep {mark}1")
     eventually(lambda: len(alive(mark)) >= 5)
     keeper.stop(victim)
-    assert len(alive(mark)) == 3 and stranger.poll() is None
+    assert len(alive(mark)) == 3
+    assert stranger.poll() is None
     assert not keeper.link.of(sibling, Exited)
     stranger.kill()
     stranger.wait()
@@ -235,7 +239,8 @@ def test_what_may_not_be_signalled_survives_with_a_reason(
         assert [(s.pid, s.name, s.reason) for s in receipt.survivors] == [
             (pid, "sleep", "operation not permitted")
         ]
-        assert receipt.proof == "" and receipt.ended >= 1
+        assert receipt.proof == ""
+        assert receipt.ended >= 1
         assert keeper.link.wait(Exited, group).stopping
         assert not keeper.link.of(group, Empty)
     finally:

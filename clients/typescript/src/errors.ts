@@ -47,6 +47,8 @@ export class PinfoldError extends Error {
 
 // What Node says of a certificate that it does not trust: no repeat makes it better.
 const CERTIFICATE = /\bcertificate\b|\bcert\b|\bSSL\b|\bTLS\b|altname/;
+// What grpc-js says when a connection ended before the status came.
+const LOST = /without gRPC status/;
 
 /** The error for a failed RPC, with what its status details say. */
 export function fromRpc(failure: unknown): PinfoldError {
@@ -64,6 +66,9 @@ export function fromRpc(failure: unknown): PinfoldError {
   const facts = readDetails(details instanceof Uint8Array ? details : undefined);
   if (code === "INTERNAL" && facts.reason === "" && /serializ/.test(message)) {
     return invalid(message, failure);
+  }
+  if (code === "INTERNAL" && LOST.test(message)) {
+    return new PinfoldError(message, { code: "UNAVAILABLE", cause: failure });
   }
   if (code === "UNAVAILABLE" && facts.reason === "" && CERTIFICATE.test(message)) {
     facts.reason = "TLS_HANDSHAKE";

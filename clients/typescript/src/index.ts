@@ -20,4 +20,4 @@ export type { PromptOptions, StartAgentOptions, Status, Taken, Turn } from "./tu
 export type { Bytes } from "./values.js";
 export type { WaitOptions } from "./waits.js";
 export type { WatchOptions } from "./watch.js";
-export { type Answerer, runWorker, type WorkerOptions } from "./worker.js";
+export { type Answerer, runWorker, TurnCancelled, type WorkerOptions } from "./worker.js";

@@ -150,7 +150,9 @@ function wire(method: DescMethod) {
     path: `/${method.parent.typeName}/${method.name}`,
     serialize: (message: object) =>
       Buffer.from(toBinary(method.input, create(method.input, message as never))),
-    deserialize: (data: Buffer): object => fromBinary(method.output, data),
+    // Else all `bytes` would be Buffers, whose methods differ from what their type says.
+    deserialize: (data: Buffer): object =>
+      fromBinary(method.output, new Uint8Array(data.buffer, data.byteOffset, data.length)),
   };
 }
 

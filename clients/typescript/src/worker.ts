@@ -6,6 +6,17 @@ import { PinfoldError } from "./errors.js";
 import { type ConnectOptions, Pinfold } from "./pinfold.js";
 import type { Turn } from "./turns.js";
 
+/**
+ * A user cancelled the turn, as `takePrompts` tells: thrown by an {@link Answerer}, it goes on
+ * with the next turn.
+ */
+export class TurnCancelled extends Error {
+  override readonly name = "TurnCancelled";
+  constructor() {
+    super("the turn was cancelled by a user");
+  }
+}
+
 /** Takes a turn and gives the agent's answer. */
 export type Answerer = (turn: Turn, agent: Agent) => Promise<string> | string;
 
@@ -38,32 +49,34 @@ export async function runWorker(answer: Answerer, options: WorkerOptions = {}): 
   await drive(pinfold.agent(agentId), answer, options.signal);
 }
 
+const GONE = new Set(["AGENT_STOPPED", "AGENT_UNKNOWN"]);
+
 async function drive(agent: Agent, answer: Answerer, signal: AbortSignal | undefined) {
   try {
     for (;;) {
       const turn = await agent.nextTurn({ signal });
       if (turn !== undefined) {
-        await endTurn(agent, turn, await answer(turn, agent));
+        await work(agent, turn, answer);
       }
     }
   } catch (error) {
-    if (!signal?.aborted && !hasReason(error, "AGENT_STOPPED")) {
+    if (!signal?.aborted && !GONE.has(reasonOf(error))) {
       throw error;
     }
   }
 }
 
-async function endTurn(agent: Agent, turn: Turn, answer: string) {
+async function work(agent: Agent, turn: Turn, answer: Answerer) {
   try {
-    await agent.endTurn(turn.turnId, answer);
+    await agent.endTurn(turn.turnId, await answer(turn, agent));
   } catch (error) {
-    // A user cancelled the turn meanwhile; the answer has no addressee.
-    if (!hasReason(error, "TURN_UNKNOWN")) {
+    // TURN_UNKNOWN: cancelled while the answer was made, which has no addressee then.
+    if (!(error instanceof TurnCancelled) && reasonOf(error) !== "TURN_UNKNOWN") {
       throw error;
     }
   }
 }
 
-function hasReason(error: unknown, reason: string): boolean {
-  return error instanceof PinfoldError && error.reason === reason;
+function reasonOf(error: unknown): string {
+  return error instanceof PinfoldError ? error.reason : "";
 }

@@ -64,7 +64,7 @@ describe("addresses", () => {
     mkdirSync(directory);
     const path = join(directory, "pinfold.sock");
     const short = socketTarget(path);
-    const server = net.createServer((socket) => socket.end());
+    const server = net.createServer((socket) => socket.destroy());
     await new Promise<void>((resolve) => server.listen(short.target.slice(5), resolve));
     const client = Pinfold.connect({ state: directory, patienceMs: 0 });
     // There is a listener, which speaks no HTTP/2: the failure is not "no such file".

@@ -10,7 +10,7 @@ describe("errors", () => {
     await using fake = await Fake.start((router) =>
       router.service(CallService, {
         getCall: ({ callId }) => {
-          throw refusal(Code.NotFound, "CALL_UNKNOWN", `unknown tool call: \`${callId}\` — ü`, {
+          throw refusal(Code.NotFound, "CALL_UNKNOWN", `unknown tool call \`${callId}\` — ü`, {
             call_id: callId,
           });
         },
@@ -24,7 +24,7 @@ describe("errors", () => {
     assert.ok(failure instanceof PinfoldError);
     assert.equal(failure.code, "NOT_FOUND");
     assert.equal(failure.reason, "CALL_UNKNOWN");
-    assert.equal(failure.message, "unknown tool call: `nope` — ü");
+    assert.equal(failure.message, "unknown tool call `nope` — ü");
     assert.deepEqual(failure.metadata, { call_id: "nope" });
     assert.equal(failure.retryAfterMs, undefined);
   });

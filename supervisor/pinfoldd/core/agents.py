@@ -283,10 +283,10 @@ def worker_exited(d: Decision, group: int, exit: Exit | None, reason: str) -> No
     role = d.settings.roles.get(agent.role, Role())
     now = d.now.mono
     # The clock may have begun anew since: what it says of an earlier boot is in the future.
-    recent = [t for t in agent.worker.starts if now - role.restart_window < t <= now]
+    restarts = [t for t in agent.worker.starts[1:] if now - role.restart_window < t <= now]
     # As OTP's restart intensity: one more than `restarts` within the window is a fault that
     # starting again does not mend.
-    if not clean and not d.state.draining and len(recent) <= role.restarts:
+    if not clean and not d.state.draining and len(restarts) < role.restarts:
         restart_at = d.now.mono + role.restart_delay
         d.emit(e.WorkerExited(agent.id, exit, reason, restart_at))
         # The next one knows nothing of what was under way, and begins the turn again.

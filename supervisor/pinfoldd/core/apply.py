@@ -447,7 +447,9 @@ def _task_reported(state: State, event: e.TaskReported, stamp: Stamp) -> None:
 def _task_read(state: State, event: e.TaskRead, stamp: Stamp) -> None:
     agent, call = _call(state, event)
     call.cursor = max(call.cursor, event.end)
-    call.last_read = TaskReadRecord(event.read, event.start, event.end, event.live, event.timed_out)
+    call.last_read = TaskReadRecord(
+        event.read, event.start, event.end, event.live, event.timed_out, event.status
+    )
     agent.input_timeouts = 0
     if event.consumed:
         call.reported = True

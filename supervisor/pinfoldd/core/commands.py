@@ -171,7 +171,9 @@ class EndTurn(Command, frozen=True):
 
 class ReadTask(Command, frozen=True):
     """The reader has found [start, end) to be what the owner has not had; `start` must be the
-    cursor (else another read was faster: look again)."""
+    cursor (else another read was faster: look again), and so must `live` be true or not.
+
+    `status`: what the reader is told with it, kept for a repeat."""
 
     agent: str
     call: str
@@ -179,6 +181,8 @@ class ReadTask(Command, frozen=True):
     start: int
     end: int
     timed_out: bool = False
+    live: bool | None = None
+    status: str = ""
 
 
 class BeginTaskWait(Command, frozen=True):

@@ -270,6 +270,7 @@ class TaskRead(Event, frozen=True):
     live: bool
     consumed: bool
     timed_out: bool = False
+    status: str = ""
 
 
 # ------------------------------------------------------------ waits

@@ -84,6 +84,7 @@ class TaskReadRecord(Struct, array_like=True):
     end: int
     live: bool
     timed_out: bool = False
+    status: str = ""
 
 
 class Wait(Struct):

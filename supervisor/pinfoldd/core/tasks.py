@@ -28,14 +28,14 @@ def find(state: State, agent_id: str, task_id: str) -> Call:
 
 
 class CursorMoved(Exception):
-    """Another read of the same task was faster: look again from the new cursor."""
+    """Another read of the same task was faster, or it has ended meanwhile: look again."""
 
 
 def read(d: Decision, c: commands.ReadTask) -> None:
     agent, call = _task(d, c.agent, c.call)
     if c.read and call.last_read is not None and call.last_read.read_id == c.read:
         return
-    if c.start != call.cursor:
+    if c.start != call.cursor or c.live not in (None, call.live):
         raise CursorMoved
     told = not call.live and c.end >= (call.result.output.size if call.result else 0)
     d.emit(
@@ -48,6 +48,7 @@ def read(d: Decision, c: commands.ReadTask) -> None:
             live=call.live,
             consumed=told,
             timed_out=c.timed_out,
+            status=c.status,
         )
     )
     if told:

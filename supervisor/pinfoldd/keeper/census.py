@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from . import procfs
 from .marker import Marker
@@ -38,49 +38,54 @@ class Family(Protocol):
     orphans: set[int]
 
 
-class Census:
+F = TypeVar("F", bound=Family)
+
+
+class Census(Generic[F]):
     """The orphans of all groups. `leaders` is the keeper's table of unreaped leaders by pid."""
 
     def __init__(
         self,
         marker: Marker,
-        leaders: dict[int, Family],
+        leaders: dict[int, F],
         note: Callable[[str], None],
         others: Callable[[], Iterable[int]] = lambda: (),
+        in_cgroup: Callable[[int], int | None] = lambda _: None,
     ) -> None:
         self._marker = marker
         self._leaders = leaders
         self._note = note
         self._others = others  # children of the keeper that are no group's: its zygote
-        self._by_mark: dict[int, Family] = {}
-        self._by_session: dict[int, Family] = {}
-        self.orphans: dict[int, Family | None] = {}  # None: nobody knows whose it is
+        self._in_cgroup = in_cgroup  # the number of the group whose cgroup a pid is in
+        self._by_mark: dict[int, F] = {}
+        self._by_session: dict[int, F] = {}
+        self.orphans: dict[int, F | None] = {}  # None: nobody knows whose it is
         self._fd = -1
         if procfs.has_children_files():
             # the first thread's list: orphans are given to it, whoever runs this loop
             path = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def add(self, family: Family) -> None:
+    def add(self, family: F) -> None:
         self._by_mark[self._marker.short(family.number)] = family
         self._by_session[family.pid] = family
 
-    def remove(self, family: Family) -> None:
+    def remove(self, family: F) -> None:
         """The group is empty: its numbers may from now on be anyone's."""
         self._by_mark.pop(self._marker.short(family.number), None)
         if self._by_session.get(family.pid) is family:
             del self._by_session[family.pid]
 
-    def reaped(self, pid: int) -> Family | None:
+    def reaped(self, pid: int) -> F | None:
         """An orphan was reaped; its group, if known."""
         family = self.orphans.pop(pid, None)
         if family is not None:
             family.orphans.discard(pid)
         return family
 
-    def refresh(self) -> list[Family]:
+    def refresh(self) -> list[F]:
         """Take in all new orphans; the groups that got some."""
-        found: list[Family] = []
+        found: list[F] = []
         for pid in self._new_children():
             family = self._attribute(pid)
             self.orphans[pid] = family
@@ -113,7 +118,7 @@ class Census:
                     found.append(pid)
         return found
 
-    def _attribute(self, pid: int) -> Family | None:
+    def _attribute(self, pid: int) -> F | None:
         mark = self._marker.read(pid)
         if mark is not None and mark in self._by_mark:
             return self._by_mark[mark]
@@ -123,9 +128,11 @@ class Census:
                 if number in self._by_session:
                     return self._by_session[number]
         mark = self._marker.read_environ(pid)
+        if mark is None and (inside := self._in_cgroup(pid)) is not None:
+            mark = self._marker.short(inside)
         return self._by_mark.get(mark) if mark is not None else None
 
-    def belongs(self, pid: int, family: Family, known: Container[int]) -> bool:
+    def belongs(self, pid: int, family: F, known: Container[int]) -> bool:
         """Whether `pid`, found in a walk, is (still) of the group. To be asked while a pidfd
         of it is open: then the answer is for the process behind that descriptor."""
         if self._marker.read(pid) == self._marker.short(family.number):
@@ -133,7 +140,7 @@ class Census:
         stat = procfs.stat(pid)
         return stat is not None and (stat.sid == family.pid or stat.ppid in known)
 
-    def walk(self, family: Family, limit: int = 1 << 16) -> list[procfs.Stat]:
+    def walk(self, family: F, limit: int = 1 << 16) -> list[procfs.Stat]:
         """The living processes of the group, parents first, at most `limit` of them.
 
         A process that forks and ends while this looks may be missed; its child is then an

@@ -18,7 +18,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from .link import connect as connect_socket
@@ -26,6 +26,8 @@ from .messages import Decoder, LinkError, Message, Order, Report, encode
 
 LOCK = "keeper.lock"
 LOG = "keeper.log"
+START_SECONDS = 15.0
+"""How long a keeper may take to listen: it first ends what an earlier one left running."""
 
 
 class KeeperError(Exception):
@@ -35,9 +37,7 @@ class KeeperError(Exception):
 class KeeperLink(asyncio.Protocol):
     """One connection to the keeper. To be used on the thread of its event loop."""
 
-    def __init__(
-        self, on_report: Callable[[Report], None], on_lost: Callable[[], None]
-    ) -> None:
+    def __init__(self, on_report: Callable[[Report], None], on_lost: Callable[[], None]) -> None:
         self._on_report, self._on_lost = on_report, on_lost
         self._decoder = Decoder()
         self._transport: asyncio.Transport | None = None
@@ -52,11 +52,18 @@ class KeeperLink(asyncio.Protocol):
         on_report: Callable[[Report], None],
         on_lost: Callable[[], None],
     ) -> KeeperLink:
-        """Raises `KeeperError` when no keeper listens in `state_dir`."""
-        try:
-            sock = connect_socket(state_dir)
-        except OSError as error:
-            raise KeeperError(f"no keeper listens in {state_dir}: {error.strerror}") from error
+        """Raises `KeeperError` when no keeper listens in `state_dir`. One that is there, but
+        is still ending what an earlier one left, is waited for."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                sock = connect_socket(state_dir)
+                break
+            except OSError as error:
+                if find_keeper(state_dir) is None or time.monotonic() > deadline:
+                    reason = f"no keeper listens in {state_dir}: {error.strerror}"
+                    raise KeeperError(reason) from error
+            await asyncio.sleep(0.02)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: cls(on_report, on_lost), sock=sock)
         return link
@@ -135,8 +142,9 @@ def start_keeper(
     drain: float = 0.05,
     umask: int = 0o022,
     fsync: bool = False,
-    extra: tuple[str, ...] = (),
-    timeout: float = 15.0,
+    preload: Sequence[str] = (),
+    cgroup: str = "",
+    timeout: float = START_SECONDS,
 ) -> subprocess.Popen[bytes]:
     """Start a keeper of its own session, which outlives this process, and wait until it
     listens. Raises `KeeperError` with what it said if it doesn't.
@@ -153,7 +161,9 @@ def start_keeper(
     before = os.fstat(log).st_size
     argv = [sys.executable, "-m", __package__, "--state", os.path.abspath(state_dir)]
     argv += ["--linger", str(linger), "--drain", str(drain), "--umask", f"{umask:o}"]
-    argv += ["--ready-fd", str(ready_end), *(["--fsync"] if fsync else []), *extra]
+    argv += ["--preload", ",".join(preload), "--ready-fd", str(ready_end)]
+    argv += ["--fsync"] if fsync else []
+    argv += ["--cgroup", cgroup] if cgroup else []
     try:
         process = subprocess.Popen(
             argv,

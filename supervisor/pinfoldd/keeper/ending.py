@@ -19,9 +19,10 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Generic
 
 from . import procfs
-from .census import Census, Family
+from .census import Census, F
 from .loop import Loop, Timer
 from .messages import Receipt, Signalled, Survivor
 
@@ -40,11 +41,12 @@ _WALK = 2048  # processes looked at in one step: about 50 ms for all other group
 _WHOLE_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 
 
-class Ending:
+class Ending(Generic[F]):
     """One stop of one group. A later stop of the same group joins it (`join`)."""
 
     __slots__ = (
         "_census",
+        "_cgroup_kill",
         "_denied",
         "_effect",
         "_family",
@@ -67,14 +69,16 @@ class Ending:
     def __init__(
         self,
         loop: Loop,
-        census: Census,
-        family: Family,
+        census: Census[F],
+        family: F,
         on_round: Callable[[], None],
         on_survived: Callable[[Receipt], None],
+        cgroup_kill: Callable[[], None] | None = None,
     ) -> None:
         self._loop, self._census, self._family = loop, census, family
         self._on_round = on_round  # to look whether the group is empty by now
         self._on_survived = on_survived
+        self._cgroup_kill = cgroup_kill
         self._timer: Timer | None = None
         self._seen: dict[int, bool] = {}  # pid seen alive: whether outside the leader's group
         self._told: set[int] = set()  # orphans that this step has dealt with
@@ -143,7 +147,7 @@ class Ending:
             ended=len(self._seen),
             escaped=sum(self._seen.values()),
             ended_by=self._effect,
-            proof="subreaper",
+            proof="subreaper" if self._cgroup_kill is None else "cgroup",
             seconds=time.monotonic() - self.started,
         )
 
@@ -166,6 +170,9 @@ class Ending:
         members = self._look(_WALK)
         self._told.update(self._family.orphans)
         self._send(members, SIGKILL, "kill")
+        if self._cgroup_kill is not None:
+            # whoever is not in there by any mishap has had the signal already
+            self._cgroup_kill()
         now = time.monotonic()
         if now - self.kill_began >= BOUND:
             if not self._survived and members:
@@ -177,9 +184,8 @@ class Ending:
         self._schedule(now + self._round, self._next_round)
 
     def _next_round(self) -> None:
-        self._timer = None
         self._on_round()
-        if self._timer is None and (self._family.leader_alive or self._family.orphans):
+        if self._family.leader_alive or self._family.orphans:
             self._kill_round()
 
     def _look(self, limit: int) -> list[procfs.Stat]:

@@ -15,15 +15,18 @@ from .messages import (
     Lost,
     SpawnFailed,
     Started,
+    Stop,
     Survived,
 )
-from .spool import Totals
+from .messages import Input as InputOrder
+from .spool import NOTHING, Totals
 from .streams import Input, Output
 
 
 class State(enum.Enum):
     """Where the leader and the group are. Whether the streams are closed is another matter."""
 
+    STARTING = "starting"  # ordered; there is no process yet
     RUNNING = "running"  # the leader lives
     DRAINING = "draining"  # the leader was reaped; what it wrote is being collected
     EXITED = "exited"  # reported; others of the group may live on
@@ -31,6 +34,7 @@ class State(enum.Enum):
 
 
 _NEXT = {
+    State.STARTING: {State.RUNNING, State.ENDED},
     State.RUNNING: {State.DRAINING},
     State.DRAINING: {State.EXITED},
     State.EXITED: {State.ENDED},
@@ -49,7 +53,7 @@ class Group:
     number: int
     pid: int = 0
     start_time: int = 0
-    state: State = State.RUNNING
+    state: State = State.STARTING
     leader_alive: bool = False  # not reaped yet: its pid can't be anyone else's
     orphans: set[int] = field(default_factory=set)
     output: Output | None = None
@@ -62,7 +66,9 @@ class Group:
     exit_at: float = 0.0
     exit_mono: float = 0.0
     drain_timer: Timer | None = None
-    ending: Ending | None = None
+    ending: Ending[Group] | None = None
+    wanted_stop: Stop | None = None  # one that came while the group was starting
+    early_input: list[InputOrder] = field(default_factory=list)  # the same, of input
     started: Started | None = None
     failed: SpawnFailed | None = None
     exited: Exited | None = None
@@ -72,7 +78,7 @@ class Group:
     survived: Survived | None = None
     lost: Lost | None = None
     acknowledged: bool = False
-    earlier: Totals = Totals(0, 0, 0)  # of a group that an earlier keeper ran
+    earlier: Totals = NOTHING  # of a group that an earlier keeper ran
 
     def move(self, state: State) -> None:
         if state not in _NEXT[self.state]:

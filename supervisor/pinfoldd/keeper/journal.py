@@ -9,8 +9,9 @@
 
 The records of one turn of the loop are one write(2), made before any of them is reported,
 so a killed keeper leaves whole lines and at most one torn last line, which is ignored.
-Names are those of the messages from `Started` on. One journal and not a file per exit: a record costs about 5 µs this
-way, ten times less than creating and renaming a file, and says exactly as much.
+Names are those of the messages from `Started` on. One journal and not a file per exit: a
+record costs about 5 µs this way, ten times less than creating and renaming a file, and says
+exactly as much.
 
 Written through the page cache: it survives the death of the keeper, and with `fsync=True`
 that of the machine too (whose processes are gone then, so only exits not yet acknowledged
@@ -92,9 +93,10 @@ class Journal:
     def begin(self, group: int, digest: str, boot: str) -> None:
         """Written at once: it must be there before the fork."""
         self._open.add(group)
-        self._pending.append(b'["begin",{"group":%d,"boot":"%s","digest":"%s"}]\n'
+        self._pending.append(
+            b'["begin",{"group":%d,"boot":"%s","digest":"%s"}]\n'
             % (group, boot.encode(), digest.encode())
-)
+        )
         self.commit()
 
     def report(self, frame: bytes) -> None:

@@ -8,32 +8,32 @@ before anyone is told.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
+import resource
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 
 from . import messages as m
 from . import procfs
-from .census import Census
-from .ending import SIGTERM, Ending
+from .cgroup import Cgroups
+from .containment import Containment
+from .ending import SIGKILL, SIGTERM
 from .group import Group, State
 from .host import Descriptors
 from .journal import Journal
-from .launch import Launcher, SpawnError, check, set_size
-from .link import CROWDED, Connection
+from .launch import Launcher, Leader, Plan, SpawnError, check, has_input, set_size
+from .link import Connection
 from .loop import Loop, Timer
 from .marker import Marker
-from .spool import SpoolWriter
+from .reporter import Reporter
+from .scripts import digest, remove, write_script
 from .spool import paths as spool_paths
+from .spool_writer import SpoolWriter
 from .streams import Input, Output
+from .warm import Warm
 
 VERSION = "1"
-GREW_FIRST = 0.002
-"""Seconds until output is reported: a command that ends sooner needs no report of its own."""
-GREW_AGAIN = 0.010
-"""Least seconds between two reports of growth."""
 
 _REMEMBERED = 1 << 16
 _SAFETY = 10.0
@@ -52,11 +52,12 @@ class Keeper:
         journal: Journal,
         drain: float,
         linger: float,
+        preload: str,
+        cgroups: Cgroups | None = None,
         name: str,
         log: Callable[[str], None],
     ) -> None:
         self._loop = loop
-        self._state_dir = state_dir
         self._spools = os.path.join(state_dir, "spool")
         self._scripts = os.path.join(state_dir, "groups")
         self._marker = marker
@@ -66,17 +67,14 @@ class Keeper:
         self._name, self._log = name, log
         self._boot = procfs.boot_id()
         self._groups: dict[int, Group] = {}
-        self._leaders: dict[int, Group] = {}
         self._forgotten: OrderedDict[int, None] = OrderedDict()
-        self._census = Census(marker, self._leaders, log)  # type: ignore[arg-type]
-        self._connection: Connection | None = None
-        self._dirty: dict[int, Group] = {}
-        self._grew_timer: Timer | None = None
-        self._grew_last = 0.0
-        self._closing: list[Group] = []
-        self._trash: list[str] = []  # scripts to remove once everyone has been told
+        self._warm = Warm(loop, marker, preload, log)
+        self._containment = Containment(loop, marker, cgroups, log, lambda: self._warm.pids)
+        self._census = self._containment.census
+        self._reporter = Reporter(loop, journal)
         self._linger_timer: Timer | None = None
         self._leaving = False
+        self._own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 256
         self._handlers: dict[type, Callable[..., None]] = {
             m.Spawn: self._spawn,
             m.Stop: self._stop,
@@ -86,7 +84,7 @@ class Keeper:
             m.Discard: self._discard,
             m.Shutdown: lambda order: self.shut_down(order.grace),
         }
-        loop.on_turn = self._end_turn
+        loop.on_turn = self._reporter.end_turn
         loop.call_later(_SAFETY, self._safety)
         self._start_linger()
 
@@ -99,36 +97,33 @@ class Keeper:
 
     def attach(self, connection: Connection) -> None:
         """A daemon has connected: it replaces the one before, and is told everything."""
-        if self._connection is not None:
-            # what the one before had sent is as good as carried out: it has logged it
-            self._connection.finish()
+        self._reporter.finish_connection()
         if self._linger_timer is not None:
             self._linger_timer.cancel()
         for group in self._groups.values():
             if group.output is not None:
                 group.output.spool.flush()
             group.closed_told = True
-        self._closing.clear()
-        self._dirty.clear()
         self._journal.commit()
-        self._connection = connection
-        self._send(
+        self._reporter.connect(
+            connection,
             m.Hello(
                 protocol=m.PROTOCOL,
                 version=VERSION,
                 boot_id=self._boot,
                 pid=os.getpid(),
                 keeper=self._name,
-                containment="subreaper",
+                containment=self._containment.kind,
                 groups=[group.report() for group in self._groups.values()],
-            )
+            ),
         )
 
     def detached(self, why: str) -> None:
         """The daemon is gone. Nothing changes for any group."""
         self._log(f"daemon disconnected: {why}")
-        self._connection = None
+        self._reporter.disconnected()
         self._start_linger()
+        self._maybe_leave()
 
     def order(self, order: m.Order) -> None:
         """Carry out one order. A mistake of ours in one must not end all groups."""
@@ -137,35 +132,12 @@ class Keeper:
         except OSError as error:
             self._log(f"{type(order).__name__} failed: {error!r}")
 
-    def _send(self, report: m.Report) -> None:
-        if self._connection is not None:
-            self._connection.send(m.encode(report))
-
-    def _record(self, fact: m.Started | m.SpawnFailed | m.Exited | m.Empty | m.Survived) -> None:
-        """Report a fact that must outlive the keeper: one encoding for journal and link."""
-        frame = m.encode(fact)
-        self._journal.report(frame)
-        if self._connection is not None:
-            self._connection.send(frame)
-
     def _start_linger(self) -> None:
         self._linger_timer = self._loop.call_later(self._linger, self._lingered)
 
     def _lingered(self) -> None:
         self._log(f"no daemon for {self._linger:g} s: ending all groups")
         self.shut_down(2.0)
-
-    def _end_turn(self) -> None:
-        for group in self._closing:
-            self._tell_closed(group)
-        self._closing.clear()
-        self._journal.commit()
-        if self._connection is not None:
-            self._connection.flush()
-        if self._trash:
-            for path in self._trash:
-                _remove(path)
-            self._trash.clear()
 
     # ------------------------------------------------------------ spawn
 
@@ -176,13 +148,18 @@ class Keeper:
         if self._leaving:
             self._spawn_failed(group, SpawnError("the keeper is shutting down"))
             return
-        script = "" if order.argv else os.path.join(self._scripts, f"{order.group}.script")
+        script = os.path.join(self._scripts, f"{order.group}.script")
+        if order.argv or order.zygote:
+            script = ""
         try:
             plan = check(order, script, self._marker)
+            if order.zygote:
+                self._order_worker(group, order, plan)
+                return
             if script:
-                _write_script(script, order.body)
+                write_script(script, order.body)
                 group.script = script
-            self._journal.begin(order.group, _digest(order), self._boot)
+            self._journal.begin(order.group, digest(order), self._boot)
             leader = self._launcher.spawn(order, plan)
         except SpawnError as error:
             self._spawn_failed(group, error)
@@ -191,6 +168,31 @@ class Keeper:
             self._spawn_failed(group, SpawnError(f"state directory: {error}", error.errno or 0))
             return
         self._groups[order.group] = group
+        self._run(group, order, leader)
+
+    def _order_worker(self, group: Group, order: m.Spawn, plan: Plan) -> None:
+        """A leader that the zygote forks: it is there some milliseconds later."""
+        pipes = self._launcher.open_pipes(order)
+        self._groups[order.group] = group
+        self._journal.begin(order.group, digest(order), self._boot)
+
+        def done(pid: int, error: str) -> None:
+            if not pid:
+                self._spawn_failed(group, SpawnError(error))
+                return
+            self._census.reaped(pid)  # it was seen as an orphan: now it is a leader
+            leader = Leader(pid, procfs.start_time(pid), pipes.out, pipes.err, pipes.input)
+            self._run(group, order, leader)
+            for early in group.early_input:
+                self._input(early)
+            group.early_input.clear()
+            if group.wanted_stop is not None:
+                self._stop(group.wanted_stop)
+
+        self._warm.order(order, plan, pipes, self._launcher.limits(order), done)
+
+    def _run(self, group: Group, order: m.Spawn, leader: Leader) -> None:
+        """The leader is there: take it in, and connect its streams."""
         group.pid, group.start_time = leader.pid, leader.start_time
         self._enter(group)
         spool = SpoolWriter(*spool_paths(self._spools, order.group), order.output_limit)
@@ -199,7 +201,7 @@ class Keeper:
             leader.out,
             leader.err,
             spool,
-            lambda: self._grown(group),
+            lambda: self._reporter.grown(group),
             lambda: self._streams_closed(group),
         )
         terminal = order.terminal is not None
@@ -209,59 +211,38 @@ class Keeper:
                 self._loop,
                 leader.input,
                 terminal,
-                lambda serial, count, error: self._send(
+                lambda serial, count, error: self._reporter.send(
                     m.InputTaken(order.group, serial, count, error)
                 ),
             )
-            if order.argv and order.body:
+            if has_input(order):
                 # the daemon has handed it over: it needn't fit the bound of later input
                 group.input.feed(-1, order.body, order.stdin != "pipe", len(order.body))
 
     def _enter(self, group: Group) -> None:
         """The leader runs: from now on it is ours to reap and to end."""
-        group.leader_alive = True
-        self._leaders[group.pid] = group
-        self._census.add(group)
+        group.move(State.RUNNING)
+        self._containment.enter(group)
         group.started = m.Started(
             group.number, group.pid, group.start_time, time.time(), time.monotonic()
         )
-        self._record(group.started)
+        self._reporter.record(group.started)
 
     def _spawn_failed(self, group: Group, error: SpawnError) -> None:
-        _remove(group.script)
+        remove(group.script)
         self._groups[group.number] = group
-        group.state = State.ENDED
+        group.move(State.ENDED)
+        for early in group.early_input:
+            self._reporter.send(m.InputTaken(group.number, early.serial, 0, "closed"))
+        group.early_input.clear()
         group.failed = m.SpawnFailed(
             group.number, error.reason, error.errno, time.time(), time.monotonic()
         )
         self._journal.begin(group.number, "", self._boot)
-        self._record(group.failed)
+        self._reporter.record(group.failed)
+        self._maybe_leave()
 
     # ------------------------------------------------------------ output
-
-    def _grown(self, group: Group) -> None:
-        self._dirty[group.number] = group
-        if self._grew_timer is None:
-            now = time.monotonic()
-            when = max(now + GREW_FIRST, self._grew_last + GREW_AGAIN)
-            self._grew_timer = self._loop.call_at(when, self._tell_growth)
-
-    def _tell_growth(self) -> None:
-        self._grew_timer = None
-        self._grew_last = time.monotonic()
-        crowded = self._connection is not None and self._connection.held > CROWDED
-        for group in self._dirty.values():
-            if group.output is None:
-                continue
-            group.output.spool.flush()
-            if not crowded:
-                size, lines, dropped = group.totals
-                self._send(m.Grew(group.number, size, lines, dropped))
-        if crowded:
-            # a daemon that doesn't read gets the latest only, when it reads again
-            self._grew_timer = self._loop.call_later(0.1, self._tell_growth)
-        else:
-            self._dirty.clear()
 
     def _streams_closed(self, group: Group) -> None:
         assert group.output is not None
@@ -272,21 +253,8 @@ class Keeper:
         group.terminal = -1
         if group.state is State.DRAINING:
             self._finish_exit(group)
-        elif group.state is State.RUNNING:
-            # the end of a process closes its streams first: if that is what this is, its
-            # exit follows within microseconds, and one message wakes the daemon for both
-            self._loop.call_later(GREW_FIRST, lambda: self._closing.append(group))
         else:
-            self._closing.append(group)
-
-    def _tell_closed(self, group: Group) -> None:
-        if group.closed_told or group.closed is None:
-            return
-        group.closed_told = True
-        self._dirty.pop(group.number, None)
-        if group.output is not None:
-            group.output.spool.release()
-        self._send(group.closed)
+            self._reporter.closed(group, soon=group.state is State.RUNNING)
 
     # ------------------------------------------------------------ the dead
 
@@ -301,16 +269,22 @@ class Keeper:
                 break
             if not pid:
                 break
-            group = self._leaders.get(pid)
+            group = self._containment.leaders.get(pid)
             if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
                 if group is not None:
                     self._paused(group, os.WIFSTOPPED(status))
                 continue
             if group is not None:
-                used = (usage.ru_utime, usage.ru_stime, usage.ru_maxrss * 1024)
+                # a child begins with the keeper's own peak: what doesn't exceed it is unknown
+                peak = usage.ru_maxrss if usage.ru_maxrss > self._own_peak else 0
+                used = (usage.ru_utime, usage.ru_stime, peak * 1024)
                 self._leader_exited(group, status, used)
+            elif pid in self._warm.pids:
+                self._warm.died(status)
             else:
-                group = self._census.reaped(pid)  # type: ignore[assignment]
+                group = self._census.reaped(pid)
+                if group is None and self._warm.busy:
+                    self._warm.unknown.add(pid)
             if group is not None:
                 touched[group.number] = group
         if touched:
@@ -319,7 +293,7 @@ class Keeper:
     def _look_again(self, touched: dict[int, Group]) -> None:
         """Whoever was below a process that ended has been handed to us by now."""
         for family in self._census.refresh():
-            touched[family.number] = family  # type: ignore[assignment]
+            touched[family.number] = family
         for group in list(touched.values()):
             if group.state is State.DRAINING and group.drain_timer is None:
                 self._drain_exit(group)
@@ -328,21 +302,18 @@ class Keeper:
     def _paused(self, group: Group, paused: bool) -> None:
         if group.paused != paused:
             group.paused = paused
-            self._send(m.Paused(group.number, paused))
+            self._reporter.send(m.Paused(group.number, paused))
 
-    def _leader_exited(
-        self, group: Group, status: int, usage: tuple[float, float, int]
-    ) -> None:
+    def _leader_exited(self, group: Group, status: int, usage: tuple[float, float, int]) -> None:
         group.move(State.DRAINING)
-        group.leader_alive = False
-        del self._leaders[group.pid]
+        self._containment.leader_reaped(group)
         group.status, group.usage = status, usage
         group.paused = False
         group.exit_at, group.exit_mono = time.time(), time.monotonic()
         if group.input is not None:
             group.input.close()
         if group.script:
-            self._trash.append(group.script)
+            self._reporter.afterwards(lambda: remove(group.script))
 
     def _drain_exit(self, group: Group) -> None:
         """Collect what the leader wrote, then wait for the end of the streams, but not long:
@@ -373,7 +344,7 @@ class Keeper:
             group.drain_timer.cancel()
         assert group.output is not None
         group.output.spool.flush()
-        self._dirty.pop(group.number, None)
+        self._reporter.forget(group)
         leftover = len(self._census.walk(group)) if group.orphans else 0
         status = group.status
         signalled = os.WIFSIGNALED(status)
@@ -395,14 +366,14 @@ class Keeper:
             system_seconds=system,
             max_rss=most,
         )
-        self._record(group.exited)
-        self._tell_closed(group)
+        self._reporter.record(group.exited)
+        self._reporter.tell_closed(group)
 
     def _evaluate(self, group: Group) -> None:
         """Is it empty? To be asked after a `refresh` of the census only."""
-        if group.state is State.ENDED:
+        if group.state in (State.ENDED, State.STARTING):
             return
-        if group.leader_alive or group.orphans or _group_exists(group.pid):
+        if not self._containment.is_empty(group, lambda: self._look_again({group.number: group})):
             if group.ending is not None:
                 group.ending.follow()
             return
@@ -413,10 +384,10 @@ class Keeper:
             if group.state is State.DRAINING:
                 self._finish_exit(group)
         group.move(State.ENDED)
-        self._census.remove(group)
+        self._containment.leave(group)
         receipt = group.ending.finish() if group.ending is not None else None
         group.empty = m.Empty(group.number, time.time(), time.monotonic(), receipt)
-        self._record(group.empty)
+        self._reporter.record(group.empty)
         if group.acknowledged:
             self._forget(group)
         self._maybe_leave()
@@ -437,31 +408,35 @@ class Keeper:
         if group.state is State.ENDED:
             for fact in (group.failed, group.exited, group.empty, group.lost):
                 if fact is not None:
-                    self._send(fact)
+                    self._reporter.send(fact)
+        elif group.state is State.STARTING:
+            if group.wanted_stop is None or order.grace < group.wanted_stop.grace:
+                group.wanted_stop = order
         elif group.ending is not None:
             group.ending.join(order.grace)
         else:
             self._begin_ending(group, order.grace, order.signal)
 
     def _begin_ending(self, group: Group, grace: float, number: int) -> None:
-        group.ending = Ending(
-            self._loop,
-            self._census,
+        self._containment.end(
             group,
+            grace,
+            number if 0 < number <= 64 else SIGTERM,
             lambda: self._look_again({group.number: group}),
             lambda receipt: self._survived(group, receipt),
         )
-        group.ending.begin(grace, number if 0 < number <= 64 else SIGTERM)
 
     def _survived(self, group: Group, receipt: m.Receipt) -> None:
         group.survived = m.Survived(group.number, time.time(), time.monotonic(), receipt)
-        self._record(group.survived)
+        self._reporter.record(group.survived)
         self._maybe_leave()
 
     def _input(self, order: m.Input) -> None:
         group = self._groups.get(order.group)
-        if group is None or group.input is None:
-            self._send(m.InputTaken(order.group, order.serial, 0, "closed"))
+        if group is not None and group.state is State.STARTING:
+            group.early_input.append(order)
+        elif group is None or group.input is None:
+            self._reporter.send(m.InputTaken(order.group, order.serial, 0, "closed"))
         else:
             group.input.feed(order.serial, order.body, order.eof)
 
@@ -488,7 +463,7 @@ class Keeper:
         self._forgotten[group.number] = None
         if len(self._forgotten) > _REMEMBERED:
             self._forgotten.popitem(last=False)
-        self._dirty.pop(group.number, None)
+        self._reporter.forget(group)
         if group.output is not None:
             group.output.close()
 
@@ -496,7 +471,7 @@ class Keeper:
         for number in order.groups:
             if number not in self._groups:
                 for path in spool_paths(self._spools, number):
-                    _remove(path)
+                    remove(path)
 
     # ------------------------------------------------------------ the end
 
@@ -514,46 +489,16 @@ class Keeper:
     def _maybe_leave(self) -> None:
         if not self._leaving:
             return
-        told = self._connection is None
+        told = not self._reporter.connected
         if all(g.state is State.ENDED or g.survived for g in self._groups.values()) and (
             told or not self._groups
         ):
             self._leave()
 
     def _leave(self) -> None:
+        for pid, family in self._census.orphans.items():
+            if family is None:  # below us, though nobody knows of which group
+                with contextlib.suppress(OSError):
+                    os.kill(pid, SIGKILL)
+        self._warm.stop()
         self._loop.running = False
-
-
-def _group_exists(pgid: int) -> bool:
-    try:
-        os.killpg(pgid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _digest(order: m.Spawn) -> str:
-    digest = hashlib.blake2b(order.body, digest_size=8)
-    digest.update("\0".join((order.shell, *order.argv)).encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
-
-
-def _write_script(path: str, body: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
-    try:
-        view = memoryview(body)
-        while view:
-            view = view[os.write(fd, view) :]
-    except OSError:
-        _remove(path)
-        raise
-    finally:
-        os.close(fd)
-
-
-def _remove(path: str) -> None:
-    if path:
-        with contextlib.suppress(OSError):
-            os.unlink(path)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import resource
 import signal
 import stat
@@ -59,6 +60,27 @@ class Leader:
 
 
 @dataclass(slots=True)
+class Pipes:
+    """Both sides of a group's streams."""
+
+    out: int
+    err: int
+    input: int  # -1: /dev/null
+    ends: tuple[int, int, int]  # the child's 0, 1 and 2
+    _theirs: tuple[int, ...]
+
+    def close_ends(self) -> None:
+        for fd in self._theirs:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Our side, of a group that was not started."""
+        for fd in (self.out, self.err, self.input):
+            if fd >= 0:
+                os.close(fd)
+
+
+@dataclass(slots=True)
 class Plan:
     """A checked order: what exactly is executed."""
 
@@ -73,7 +95,13 @@ def check(order: Spawn, script: str, marker: Marker) -> Plan:
     env = _environment(order, marker)
     cwd = _bytes(order.cwd or "/", "working directory")
     _check_directory(cwd, order.cwd)
-    if order.argv:
+    if order.zygote:
+        if not re.fullmatch(r"[\w.]+:[\w.]+", order.zygote):
+            raise SpawnError(f"not a module:function: {_show(order.zygote)!r}", errno.EINVAL)
+        if order.terminal is not None:
+            raise SpawnError("a worker of the zygote can't have a terminal", errno.EINVAL)
+        path, argv = b"", []
+    elif order.argv:
         argv = [_bytes(text, f"argument {n}") for n, text in enumerate(order.argv)]
         for n, text in enumerate(argv):
             if len(text) >= MAX_STRING:
@@ -176,6 +204,11 @@ def _find_program(name: bytes, search: bytes, cwd: bytes) -> bytes:
     raise SpawnError(f"program not found: {_show(name)}", errno.ENOENT)
 
 
+def has_input(order: Spawn) -> bool:
+    """Whether the body is the first input, and not a script."""
+    return bool(order.body and (order.argv or order.zygote))
+
+
 def _standard(ends: Sequence[int]) -> list[tuple[object, ...]]:
     return [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(ends)]
 
@@ -195,29 +228,49 @@ class Launcher:
 
     def spawn(self, order: Spawn, plan: Plan) -> Leader:
         """Start it. Raises `SpawnError`; then no descriptor and no process is left of it."""
-        fds: list[int] = []  # to close if it fails
-        theirs: list[int] = []  # to close in any case
+        if order.terminal is not None:
+            return self._spawn_on_terminal(order, plan, order.terminal)
+        pipes = self.open_pipes(order)
         try:
-            if order.terminal is not None:
-                return self._spawn_on_terminal(order, plan, order.terminal, fds)
-            out, out_end = _pipe(fds, theirs)
-            err, err_end = _pipe(fds, theirs)
-            source, feed = self._null, -1
-            if order.stdin == "pipe" or (order.argv and order.body):
-                source, feed = os.pipe2(os.O_CLOEXEC)
-                fds.append(feed)
-                theirs.append(source)
-                os.set_blocking(feed, False)
-            pid = self._start_on(order, plan, (source, out_end, err_end))
-            return Leader(pid, procfs.start_time(pid), out, err, feed)
+            pid = self._start_on(order, plan, pipes.ends)
         except OSError as error:
-            _close(fds)
+            pipes.close()
             raise _explain(error, plan) from None
-        except BaseException:
-            _close(fds)
+        except SpawnError:
+            pipes.close()
             raise
         finally:
-            _close(theirs)
+            pipes.close_ends()
+        return Leader(pid, procfs.start_time(pid), pipes.out, pipes.err, pipes.input)
+
+    def open_pipes(self, order: Spawn) -> Pipes:
+        """The streams of a group without a terminal. Raises `SpawnError`."""
+        opened: list[int] = []
+        try:
+            for _ in range(3 if order.stdin == "pipe" or has_input(order) else 2):
+                opened += os.pipe2(os.O_CLOEXEC)
+            out, out_end, err, err_end, *rest = opened
+            source, feed = rest or (self._null, -1)
+            for fd in (out, err, *rest[1:]):
+                os.set_blocking(fd, False)
+        except OSError as error:
+            for fd in opened:
+                os.close(fd)
+            raise SpawnError(
+                f"out of file descriptors: {error.strerror}", error.errno or 0
+            ) from None
+        theirs = (out_end, err_end, *rest[:1])
+        return Pipes(out, err, feed, (source, out_end, err_end), theirs)
+
+    def limits(self, order: Spawn) -> list[tuple[int, int, int]]:
+        """Resource, soft and hard limit of each that a worker has to set for itself."""
+        nofile = min(order.nofile or self._descriptors.child_default, self._descriptors.highest)
+        hard = nofile if order.nofile else self._descriptors.hard
+        found = [(resource.RLIMIT_NOFILE, nofile, hard)]
+        for kind, wanted in _wanted(order):
+            value = _at_most(wanted, resource.getrlimit(kind)[1])
+            found.append((kind, value, value + (kind == resource.RLIMIT_CPU)))
+        return found
 
     def _start_on(self, order: Spawn, plan: Plan, ends: tuple[int, ...]) -> int:
         """With `ends` as the child's 0, 1 and 2."""
@@ -236,23 +289,25 @@ class Launcher:
             for slot in self._slots:
                 os.dup2(self._null, slot, inheritable=False)
 
-    def _spawn_on_terminal(
-        self, order: Spawn, plan: Plan, size: TerminalSize, fds: list[int]
-    ) -> Leader:
-        master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
-        fds.append(master)
-        fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
-        number = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, b"\0" * 4))[0]
-        set_size(master, size)
-        actions = [
-            (os.POSIX_SPAWN_OPEN, 0, f"/dev/pts/{number}", os.O_RDWR, 0),
-            (os.POSIX_SPAWN_DUP2, 0, 1),
-            (os.POSIX_SPAWN_DUP2, 0, 2),
-        ]
-        pid = self._start(order, plan, actions)
+    def _spawn_on_terminal(self, order: Spawn, plan: Plan, size: TerminalSize) -> Leader:
+        master = -1
+        try:
+            master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+            fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+            number = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, b"\0" * 4))[0]
+            set_size(master, size)
+            slave = (os.POSIX_SPAWN_OPEN, 0, f"/dev/pts/{number}", os.O_RDWR, 0)
+            copies = ((os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2))
+            pid = self._start(order, plan, [slave, *copies])
+        except (OSError, SpawnError) as error:
+            if master >= 0:
+                os.close(master)
+            if isinstance(error, OSError):
+                raise _explain(error, plan) from None
+            raise
         return Leader(pid, procfs.start_time(pid), master, -1, master)
 
-    def _start(self, order: Spawn, plan: Plan, actions: list[tuple[object, ...]]) -> int:
+    def _start(self, order: Spawn, plan: Plan, actions: Sequence[tuple[object, ...]]) -> int:
         self._marker.set(order.group)
         limits = _limits_before(order)
         moved = plan.cwd != b"/"
@@ -298,19 +353,6 @@ def set_size(terminal: int, size: TerminalSize) -> None:
     """Tell a terminal its size; the foreground processes get SIGWINCH if it changed."""
     words = struct.pack("HHHH", size.rows & 0xFFFF, size.columns & 0xFFFF, 0, 0)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, words)
-
-
-def _pipe(fds: list[int], theirs: list[int]) -> tuple[int, int]:
-    ours, end = os.pipe2(os.O_CLOEXEC)
-    fds.append(ours)
-    theirs.append(end)
-    os.set_blocking(ours, False)
-    return ours, end
-
-
-def _close(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
 
 
 def _wanted(order: Spawn) -> list[tuple[int, int]]:

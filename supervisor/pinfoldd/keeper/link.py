@@ -62,7 +62,16 @@ def _short_path(state_dir: str):  # type: ignore[no-untyped-def]
 class Connection:
     """One daemon. Frames are collected and go out once a turn; none is ever waited for."""
 
-    __slots__ = ("_decoder", "_loop", "_on_closed", "_on_order", "_out", "_sock", "_waiting", "held")
+    __slots__ = (
+        "_decoder",
+        "_loop",
+        "_on_closed",
+        "_on_order",
+        "_out",
+        "_sock",
+        "_waiting",
+        "held",
+    )
 
     def __init__(
         self,

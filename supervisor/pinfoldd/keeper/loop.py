@@ -6,11 +6,13 @@ import heapq
 import itertools
 import select
 import time
+import traceback
 from collections.abc import Callable
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 _MAX_WAIT = 60.0
+_MAX_FAILURES = 10
 
 
 class Timer:
@@ -28,9 +30,23 @@ class Timer:
 
 class Loop:
     """Calls what was registered for a descriptor that is ready, then due timers, then
-    `on_turn` once. Times are `time.monotonic()` seconds."""
+    `on_turn` once. Times are `time.monotonic()` seconds.
 
-    __slots__ = ("_epoll", "_handlers", "_serial", "_timers", "on_turn", "ready", "running")
+    A handler that raises is a mistake of ours: `on_error` is called in its except clause, and
+    the loop goes on, since a mistake about one group must not be the end of all others.
+    """
+
+    __slots__ = (
+        "_epoll",
+        "_failures",
+        "_handlers",
+        "_serial",
+        "_timers",
+        "on_error",
+        "on_turn",
+        "ready",
+        "running",
+    )
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -38,6 +54,8 @@ class Loop:
         self._timers: list[tuple[float, int, Timer]] = []
         self._serial = itertools.count()
         self.on_turn: Callable[[], None] = lambda: None
+        self.on_error: Callable[[], None] = traceback.print_exc
+        self._failures: dict[int, int] = {}
         self.ready = 1  # descriptors ready in this turn: who is greedy should divide by it
         self.running = True
 
@@ -78,10 +96,19 @@ class Loop:
                 # an earlier one of this turn may have closed it
                 handler = handlers.get(fd)
                 if handler is not None:
-                    handler(events)
+                    try:
+                        handler(events)
+                    except Exception:  # noqa: BLE001 - see `on_error`
+                        self._failed(fd)
             if timers:
                 self._run_timers()
             self.on_turn()
+
+    def _failed(self, fd: int) -> None:
+        self.on_error()
+        self._failures[fd] = self._failures.get(fd, 0) + 1
+        if self._failures[fd] >= _MAX_FAILURES:
+            self.unwatch(fd)  # or it would fail for ever
 
     def _run_timers(self) -> None:
         now = time.monotonic()
@@ -89,4 +116,7 @@ class Loop:
             timer = heapq.heappop(self._timers)[2]
             if timer.callback is not None:
                 callback, timer.callback = timer.callback, None
-                callback()
+                try:
+                    callback()
+                except Exception:  # noqa: BLE001 - see `on_error`
+                    self.on_error()

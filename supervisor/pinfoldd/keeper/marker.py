@@ -5,7 +5,8 @@ A process that leaves its session, drops its environment and outlives its parent
 left that says whose it is. Resource limits are inherited through all of that. RLIMIT_RSS
 has had no effect since Linux 2.4.30, is inherited by every fork and exec, and can be read
 of any process of the same user with one `prlimit` call (about a microsecond), and of any
-other from /proc/<pid>/limits. So the keeper sets the *soft* RLIMIT_RSS to a number that says which keeper and which group.
+other from /proc/<pid>/limits. So the keeper sets the *soft* RLIMIT_RSS to a number that
+says which keeper and which group.
 
 Shape of the number: bit 62, then 22 bits of keeper token, 28 bits of group, 12 zero bits
 (a multiple of 4096, so `ulimit -m` in a script shows and restores it unharmed). It is a
@@ -46,9 +47,13 @@ class Marker:
     def set(self, group: int) -> None:
         """What is started from now on carries `group`. The keeper needn't take it off again:
         it is unlimited as far as the kernel is concerned, and the next spawn sets it anew."""
-        if self._usable:
-            limit = self._base | (group & _GROUP_MASK) << 12
+        limit = self.limit(group)
+        if limit:
             resource.setrlimit(resource.RLIMIT_RSS, (limit, self._hard))
+
+    def limit(self, group: int) -> int:
+        """The soft limit that marks `group`; 0 where none can be set."""
+        return self._base | (group & _GROUP_MASK) << 12 if self._usable else 0
 
     def short(self, group: int) -> int:
         """The part of a group number that the mark can hold."""

@@ -21,7 +21,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 PROTOCOL = 1
 _PREFIX = struct.Struct("!II")
@@ -86,7 +86,8 @@ class Stop:
 
 @dataclass(slots=True)
 class Input:
-    """Bytes for the group's standard input; `eof` closes it after them. Answered by `InputTaken`."""
+    """Bytes for the group's standard input; `eof` closes it after them. Answered by
+    `InputTaken` once they have been handed on (or can't be): that is the flow control."""
 
     BODY: ClassVar[str] = "body"
     group: int
@@ -181,7 +182,7 @@ class Exited:
     stopping: bool  # True if a Stop had signalled the group before the leader ended
     user_seconds: float = 0.0
     system_seconds: float = 0.0
-    max_rss: int = 0  # bytes
+    max_rss: int = 0  # bytes; 0: less than the keeper's own (some 20 MB), and thus unknown
 
 
 @dataclass(slots=True)
@@ -220,7 +221,8 @@ class Receipt:
     ended: int = 0  # processes seen alive when the stop began or later, that are gone
     escaped: int = 0  # of them, found outside the leader's process group
     ended_by: str = ""  # the step after which the group was empty: exit | term | kill | sweep
-    proof: str = ""  # "subreaper" or "cgroup"; empty while there are survivors
+    proof: str = ""  # "subreaper", "cgroup", or after a keeper's death "scan" (of /proc) or
+    # "boot" (another boot of the machine); empty while there are survivors
     survivors: list[Survivor] = field(default_factory=list)
     seconds: float = 0.0  # from the Stop to the proof
 
@@ -250,7 +252,9 @@ class InputTaken:
     group: int
     serial: int
     accepted: int  # bytes
-    error: str = ""  # "closed": nobody reads it any more; "full": accepted fewer, send the rest later
+    error: str = (
+        ""  # "closed": nobody reads it any more; "full": accepted fewer, send the rest later
+    )
 
 
 @dataclass(slots=True)
@@ -297,16 +301,31 @@ class Hello:
     groups: list[GroupReport] = field(default_factory=list)
 
 
-Order = Union[Spawn, Stop, Input, Resize, Acknowledge, Discard, Shutdown]
-Report = Union[
-    Hello, Started, SpawnFailed, Grew, Paused, Exited, Closed, Empty, Survived, InputTaken, Lost
-]
-Message = Union[Order, Report]
+Order = Spawn | Stop | Input | Resize | Acknowledge | Discard | Shutdown
+Report = (
+    Hello
+    | Started
+    | SpawnFailed
+    | Grew
+    | Paused
+    | Exited
+    | Closed
+    | Empty
+    | Survived
+    | InputTaken
+    | Lost
+)
+Message = Order | Report
 
 
 # ---------------------------------------------------------------- frames
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=lambda value: _PLANS[type(value)].header(value))
+
+def _nested(value: Any) -> dict[str, Any]:
+    return _PLANS[type(value)].header(value)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_nested)
 _dumps = _ENCODER.encode
 _loads = json.JSONDecoder().decode
 
@@ -354,7 +373,7 @@ def _make_plans() -> dict[type[Any], _Plan]:
     return plans
 
 
-_PLANS = _make_plans()
+_PLANS: dict[type[Any], _Plan] = _make_plans()
 _BY_NAME = {plan.name: plan for cls, plan in _PLANS.items() if cls in get_args(Message)}
 
 

@@ -124,3 +124,14 @@ def environ_value(pid: int, name: bytes) -> bytes | None:
 def has_children_files() -> bool:
     """Whether this kernel offers /proc/<pid>/task/<tid>/children (CONFIG_PROC_CHILDREN)."""
     return os.path.exists("/proc/thread-self/children")
+
+
+def group_exists(pgid: int) -> bool:
+    """Whether any process, dead ones included, is in this process group."""
+    try:
+        os.killpg(pgid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Callable
 
 from .loop import WRITE, Loop
-from .spool import STDERR, STDOUT, SpoolWriter
+from .spool import STDERR, STDOUT
+from .spool_writer import SpoolWriter
 
 _BUFFER = bytearray(256 << 10)
 _VIEW = memoryview(_BUFFER)
@@ -213,5 +214,3 @@ class Input:
         while self._queue:
             serial, rest, size, _, _ = self._queue.popleft()
             self._answer(serial, size - len(rest), "closed")
-
-

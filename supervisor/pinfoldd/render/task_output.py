@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from pinfoldd.core.model import Call
 from pinfoldd.render.shell_output import Chunk
-from pinfoldd.render.tasks import status_line
 from pinfoldd.render.utf8 import decode, incomplete
 
 NO_NEW_OUTPUT = "(no new output)"
@@ -96,9 +95,9 @@ def final_output(call: Call) -> str:
     return "" if call.result is None else call.result.answer
 
 
-def read_text(body: str, call: Call) -> str:
+def read_text(body: str, status: str) -> str:
     """The body or `(no new output)`, and the status line on a line of its own."""
     if not body:
         body = NO_NEW_OUTPUT
     newline = "" if body.endswith("\n") else "\n"
-    return f"{body}{newline}{status_line(call)}"
+    return f"{body}{newline}{status}"

@@ -13,7 +13,7 @@ from pinfoldd.rpc.answers import Answers, stop_receipt
 from pinfoldd.rpc.call_service import digest_of
 from pinfoldd.rpc.door import caller
 from pinfoldd.rpc.errors import Invalid
-from pinfoldd.rpc.operations import Operations
+from pinfoldd.rpc.operations import Endings, Operations
 from pinfoldd.rpc.tokens import Tokens
 
 _SURFACES = {
@@ -113,10 +113,12 @@ class AgentService:
         left = [call for agent in tree for call in (agent.calls[i] for i in agent.leftovers)]
         live = [agent for agent in tree if agent.is_live]
         begun = self._do.loop.engine_now().mono
-        await self._do.stop_agent(
-            c.StopAgent(request.agent_id, reason=labels.label(reason), grace=grace)
-        )
-        receipt = stop_receipt([*calls, *left], self._do.loop.engine_now().mono - begun)
+        with Endings(self._do.loop, [*calls, *left]) as endings:
+            await self._do.stop_agent(
+                c.StopAgent(request.agent_id, reason=labels.label(reason), grace=grace)
+            )
+            receipts = endings.receipts()
+        receipt = stop_receipt(receipts, self._do.loop.engine_now().mono - begun)
         return agent_service_pb2.StopAgentResponse(
             agent=convert.agent(state.agent(request.agent_id)),
             ended_calls=len(calls),
@@ -244,7 +246,7 @@ class AgentService:
         self, request: agent_service_pb2.SendMessageRequest
     ) -> agent_service_pb2.SendMessageResponse:
         if not request.message:
-            raise Invalid("message", "must not be empty")
+            raise Invalid("message", "`message` must not be empty")
         checks.text(request.message, "message", self._do.config.limits.message_bytes)
         request_id = checks.client_id(request.request_id, "request_id", "msg")
         return await self.send_message(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pinfold.v1 import agent_pb2, agent_service_pb2, call_pb2, call_service_pb2, task_service_pb2
 from pinfoldd.core.model import Agent, Call, Prompt, State
-from pinfoldd.core.values import CallState, WaitMode, WaitOutcome
+from pinfoldd.core.values import CallState, Receipt, WaitMode, WaitOutcome
 from pinfoldd.outputs import Outputs
 from pinfoldd.render import acknowledgements, results, tasks, waits
 from pinfoldd.render.prompts import prompt_text
@@ -115,7 +115,7 @@ class Answers:
         return task_service_pb2.ReadTaskResponse(
             task=self.task(delta.call),
             output=convert.text(delta.text),
-            text=convert.text(read_text(delta.text, delta.call)),
+            text=convert.text(read_text(delta.text, delta.status)),
             cursor=delta.cursor,
             timed_out=delta.timed_out,
         )
@@ -139,9 +139,8 @@ def is_error(call: Call) -> bool:
     return call.state in (CallState.FAILED, CallState.CANCELLED, CallState.LOST)
 
 
-def stop_receipt(calls: list[Call], seconds: float) -> agent_service_pb2.StopReceipt:
+def stop_receipt(receipts: list[Receipt], seconds: float) -> agent_service_pb2.StopReceipt:
     """One receipt over all groups that were ended together."""
-    receipts = [call.result.receipt for call in calls if call.result and call.result.receipt]
     return agent_service_pb2.StopReceipt(
         ended_processes=sum(receipt.ended for receipt in receipts),
         escaped_processes=sum(receipt.escaped for receipt in receipts),

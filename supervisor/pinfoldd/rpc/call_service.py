@@ -140,7 +140,7 @@ class CallService:
     ) -> call_service_pb2.CancelCallResponse:
         call_id = request.call_id.strip()
         if not call_id:
-            raise Invalid("tool_call_id", "must not be empty")
+            raise Invalid("call_id", "`tool_call_id` must not be empty")
         grace = None
         if request.HasField("grace"):
             grace = checks.seconds(request.grace, "grace")
@@ -294,7 +294,8 @@ def wait_command(request: call_service_pb2.WaitRequest) -> c.StartWait:
         wait=checks.client_id(request.wait_id, "wait_id", "wait"),
         mode=mode,
         calls=calls,
-        digest=digest_of(request, "wait_id"),
+        # A client that repeats a wait after a lost reply asks for what is left of its timeout.
+        digest=digest_of(request, "wait_id", "timeout"),
         timeout=timeout,
     )
 

@@ -87,7 +87,8 @@ class Invalid(Rejected):
 def message(error: Rejected) -> str:
     """The one line of the status."""
     if isinstance(error, Invalid):
-        return f"{error.field}: {error.message}"
+        # Texts of the contract name their field themselves.
+        return error.message if error.message[:1] == "`" else f"{error.field}: {error.message}"
     return texts.text(error.reason, error.details)
 
 

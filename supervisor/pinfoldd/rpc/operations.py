@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pinfoldd.config import Config
 from pinfoldd.core import commands as c
@@ -17,12 +17,13 @@ from pinfoldd.core import events as e
 from pinfoldd.core import tasks
 from pinfoldd.core.model import Agent, Call, State
 from pinfoldd.core.reasons import Reason, Rejected
-from pinfoldd.core.values import Surface, WaitMode, WaitOutcome
+from pinfoldd.core.values import Receipt, Surface, WaitMode, WaitOutcome
 from pinfoldd.groups import Groups
 from pinfoldd.loop import Loop
 from pinfoldd.outputs import Outputs
 from pinfoldd.render import task_output
 from pinfoldd.render.shell_output import Chunk, Piece
+from pinfoldd.render.tasks import status_line
 
 READ_BYTES = 256 * 1024  # of a task's output at a time
 
@@ -44,7 +45,36 @@ class TaskDelta(NamedTuple):
     text: str
     cursor: int
     timed_out: bool
-    live: bool
+    status: str
+
+
+class Endings:
+    """The receipts of groups that are ended together: of calls, and of what outlived theirs."""
+
+    def __init__(self, loop: Loop, calls: Sequence[Call]) -> None:
+        self._loop = loop
+        self._calls = calls
+        self._emptied = [
+            (key, loop.subscribe(key)) for key in (("empty", c.agent, c.id) for c in calls)
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key, future in self._emptied:
+            self._loop.unsubscribe(key, future)
+            future.cancel()
+
+    def receipts(self) -> list[Receipt]:
+        """Of those that have ended by now."""
+        found = [call.result.receipt for call in self._calls if call.result is not None]
+        for _, future in self._emptied:
+            if future.done():
+                event = future.result()
+                assert isinstance(event, e.GroupEmptied)
+                found.append(event.receipt)
+        return [receipt for receipt in found if receipt is not None]
 
 
 class Operations:
@@ -205,6 +235,8 @@ class Operations:
 
     async def _read(self, call: Call, read_id: str, *, timed_out: bool) -> TaskDelta:
         while True:
+            if read_id and call.last_read is not None and call.last_read.read_id == read_id:
+                return self._repeat(call)  # the same read, sent again while the first waited
             live = call.live
             start = call.cursor
             if call.kind == "agent":
@@ -215,13 +247,14 @@ class Operations:
                 kept = _before(chunks, stop)
                 all_read = not kept or kept[-1].offset + len(kept[-1].data) >= stop
                 end, text = task_output.delta(kept, start, final=not live and all_read)
+            status = status_line(call)
             try:
                 await self.loop.submit(
-                    c.ReadTask(call.agent, call.id, read_id, start, end, timed_out)
+                    c.ReadTask(call.agent, call.id, read_id, start, end, timed_out, live, status)
                 )
             except tasks.CursorMoved:
                 continue
-            return TaskDelta(call, text, end, timed_out, live)
+            return TaskDelta(call, text, end, timed_out and live, status)
 
     def _readable(self, call: Call) -> int:
         if call.result is not None:
@@ -237,7 +270,7 @@ class Operations:
             chunks = self.outputs.between(call, record.start, record.end - record.start)
             kept = _before(chunks, record.end)
             text = task_output.delta(kept, record.start, final=True).text
-        return TaskDelta(call, text, record.end, record.timed_out, record.live)
+        return TaskDelta(call, text, record.end, record.timed_out, record.status)
 
     def task_wait(self, asked: float | None) -> float:
         """How long a waiting read waits, in seconds: asked or the default, within the cap."""

@@ -12,7 +12,7 @@ from pinfoldd.core import commands as c
 from pinfoldd.render import labels
 from pinfoldd.rpc import checks, convert
 from pinfoldd.rpc.door import Door
-from pinfoldd.rpc.operations import Operations
+from pinfoldd.rpc.operations import Endings, Operations
 from pinfoldd.rpc.tokens import Tokens
 
 
@@ -116,10 +116,11 @@ class SupervisorService:
         state = self._do.state
         calls = [a.calls[i] for a in state.agents.values() for i in (*a.live, *a.leftovers)]
         self._draining()
-        await self._do.loop.submit(c.StopSupervisor(reason, keep_groups, grace))
-        while not keep_groups and state.groups:
-            await self._do.loop.committed()
-        receipts = [call.result.receipt for call in calls if call.result and call.result.receipt]
+        with Endings(self._do.loop, calls) as endings:
+            await self._do.loop.submit(c.StopSupervisor(reason, keep_groups, grace))
+            while not keep_groups and state.groups:
+                await self._do.loop.committed()
+            receipts = endings.receipts()
         return supervisor_service_pb2.StopResponse(
             ended_calls=sum(1 for call in calls if not call.live),
             ended_processes=sum(receipt.ended for receipt in receipts),

@@ -46,9 +46,6 @@ class WatchService:
             yield watch_service_pb2.WatchResponse(bookmark=bookmark)
         elif start > loop.committed_revision + 1:
             raise Rejected(Reason.REVISION_IN_FUTURE, revision=str(loop.committed_revision))
-        elif start < loop.store.log.oldest_revision():
-            oldest = loop.store.log.oldest_revision()
-            raise Rejected(Reason.REVISION_COMPACTED, oldest_revision=str(oldest))
         while True:
             news = loop.committed()
             while rows := self._read(start):
@@ -71,6 +68,10 @@ class WatchService:
     def _read(self, start: int) -> list[Row] | list[Record]:
         """Events from a revision on, whole decisions: from memory if they are recent."""
         tail = self._do.loop.tail
+        oldest = self._do.loop.store.log.oldest_revision()
+        if start < oldest:
+            # Asked for too late, or read too slowly: either way there would be a hole.
+            raise Rejected(Reason.REVISION_COMPACTED, oldest_revision=str(oldest))
         if tail and tail[0].revision <= start:
             first = start - tail[0].revision
             if first >= len(tail):

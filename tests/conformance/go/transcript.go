@@ -24,7 +24,7 @@ var (
 		with    string
 	}{
 		{regexp.MustCompile(`duration_seconds: [0-9]+`), "duration_seconds: <t>"},
-		{regexp.MustCompile(`@[0-9]+\.[0-9]+s`), "@<t>"},
+		{regexp.MustCompile(`kill_signals: [^\n]*`), "kill_signals: <signals>"},
 		{regexp.MustCompile(`revision [0-9]+`), "revision <revision>"},
 	}
 )
@@ -52,6 +52,8 @@ func plain(value any) any {
 				result[key] = "<revision>"
 			case numberKeys[key]:
 				result[key] = "<n>"
+			case key == "signals":
+				result[key] = "<signals>"
 			default:
 				result[key] = plain(inner)
 			}

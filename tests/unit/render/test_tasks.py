@@ -118,16 +118,16 @@ def test_kill() -> None:
 
 def test_reads() -> None:
     live = build_call()
-    assert read_text("line one\n", live) == "line one\n[status: running]"
-    assert read_text("", live) == "(no new output)\n[status: running]"
-    assert read_text("part", live) == "part\n[status: running]"
+    assert read_text("line one\n", tasks.status_line(live)) == "line one\n[status: running]"
+    assert read_text("", tasks.status_line(live)) == "(no new output)\n[status: running]"
+    assert read_text("part", tasks.status_line(live)) == "part\n[status: running]"
 
 
 def test_final_output() -> None:
     assert final_output(build_call(kind="agent")) == ""
     result = ended(CallState.SUCCEEDED, Cause.EXIT, answer="background answer")
     call = build_call(result, kind="agent", tool="agent_start")
-    assert read_text(final_output(call), call) == "background answer\n[status: completed]"
+    assert read_text(final_output(call), tasks.status_line(call)) == "background answer\n[status: completed]"
 
 
 def pieces(*parts: tuple[int, bytes], start: int = 0) -> list[Piece]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _OWN_FAILURE = 125
 # A call that is followed never goes to the background by itself.
 _FOREGROUND = 365 * 86400.0
+# For output that is still on its way when a cancel comes too late.
+_LAST_OUTPUT = 5.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Not for the command: it names a right over the supervisor.
 _WITHHELD = ("PINFOLD_TOKEN",)
@@ -266,8 +268,9 @@ class _Foreground:
         try:
             await self._agent.cancel(self._call_id, reason=reason)
         except (NotFoundError, StateError):
-            # It ended by itself.
-            return
+            # It ended by itself; the rest of its output is on its way.
+            await asyncio.sleep(_LAST_OUTPUT)
+            self._gone.set()
         except PinfoldError as error:
             show.note(f"cannot cancel: {error}")
             self._gone.set()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 CallState = call_pb2.CallState
 EndCause = call_pb2.EndCause
 
+_NOT_THERE = ("program does not exist", "program not found", "No such file")
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
@@ -158,7 +159,7 @@ def exit_code(result: call_pb2.CallResult) -> int:
     if result.cause == EndCause.END_CAUSE_CANCELLED:
         return 130
     if result.cause == EndCause.END_CAUSE_START_ERROR:
-        return 127 if "No such file" in result.error else 126
+        return 127 if any(text in result.error for text in _NOT_THERE) else 126
     if result.process.HasField("exit_code"):
         return result.process.exit_code
     if result.process.HasField("signal"):

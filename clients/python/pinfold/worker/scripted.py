@@ -13,9 +13,10 @@ The script is the prompt it was started with, a directive a line (docs/workers.m
     on_message DIRECTIVE      from now on, what to do with each message that arrives
     final TEXT                the answer; the turn ends
 
-`{body}` and `{from}` stand for the last message, `{parent}` and `{self}` for agent ids,
-`{out}` for the last tool answer, `{agent}` for the last sub-agent. Between two directives it
-takes what has arrived, as a model's loop does between two rounds of tools.
+`{body}` and `{from}` stand for the last message, `{body:NAME}` for the word after `NAME=` in
+it, `{parent}` and `{self}` for agent ids, `{out}` for the last tool answer, `{wait}` for the
+answer of the last `wait`, `{agent}` for the last sub-agent. Between two directives it takes
+what has arrived, as a model's loop does between two rounds of tools.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dataclasses import dataclass, field
 from pinfold.v1 import agent_pb2
 from pinfold.worker.kit import Turn
 
-_FIELD = re.compile(r"\{(body|from|parent|self|out|agent)\}")
+_FIELD = re.compile(r"\{(body|from|parent|self|out|wait|agent|body:(\w+))\}")
 _LATER = "Received."
 
 
@@ -69,9 +70,7 @@ async def run_turn(turn: Turn) -> str:
     return _LATER if answer is None else answer
 
 
-async def _arrived(
-    turn: Turn, script: _Script, prompts: list[agent_pb2.Prompt]
-) -> str | None:
+async def _arrived(turn: Turn, script: _Script, prompts: list[agent_pb2.Prompt]) -> str | None:
     for prompt in prompts:
         if prompt.kind != agent_pb2.PROMPT_KIND_MESSAGE:
             continue
@@ -92,7 +91,7 @@ async def _do(turn: Turn, script: _Script, line: str) -> str | None:
     if name == "on_message":
         script.on_message = rest
         return None
-    text = _FIELD.sub(lambda match: script.values.get(match[1], ""), rest)
+    text = _FIELD.sub(lambda match: _value(script, match), rest)
     match name:
         case "final":
             script.lines.clear()
@@ -105,6 +104,7 @@ async def _do(turn: Turn, script: _Script, line: str) -> str | None:
         case "wait":
             arguments = {"tool_call_id": _call(script, text)} if text else {}
             script.values["out"] = (await turn.call_tool("wait", arguments)).text
+            script.values["wait"] = script.values["out"]
         case "cancel":
             answer = await turn.call_tool("cancel", {"tool_call_id": _call(script, text)})
             script.values["out"] = answer.text
@@ -131,6 +131,13 @@ async def _do(turn: Turn, script: _Script, line: str) -> str | None:
         case _:
             raise ScriptError(f"not a directive: {line.strip()!r}")
     return None
+
+
+def _value(script: _Script, field: re.Match[str]) -> str:
+    if field[2] is None:
+        return script.values.get(field[1], "")
+    given = re.search(rf"\b{field[2]}=(\S+)", script.values.get("body", ""))
+    return given[1] if given else ""
 
 
 async def _start(turn: Turn, script: _Script, words: list[str]) -> None:

@@ -1,0 +1,99 @@
+"""From the Cancel RPC to the terminal event at a watcher, with nothing left in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.harness import (
+    ESCAPEES,
+    SHELL,
+    SLEEPING,
+    STUBBORN,
+    TREE,
+    Bench,
+    Load,
+    Sleeper,
+    Supervisor,
+    interleave,
+    seconds,
+)
+from benchmarks.stats import Goal, Row, add, timed
+
+_EACH = 5  # repeats in one round
+_GROUPS = 500
+_RATE = 1000
+
+
+def run(bench: Bench) -> Iterator[Row]:
+    with bench.supervisor() as supervisor:
+        for load in bench.loads:
+            yield from _row(bench, supervisor, load, SLEEPING, "a sleeping shell", Goal(3, 6))
+        load = bench.loads[0]
+        yield from _row(bench, supervisor, load, TREE, "a tree of 10", Goal(5, 10))
+        what = "a tree of 10, two in sessions of their own"
+        yield from _row(bench, supervisor, load, ESCAPEES, what, Goal(5, 10))
+        yield from _row(bench, supervisor, load, STUBBORN, "one that ignores TERM", None)
+    with bench.supervisor() as supervisor:
+        supervisor.sleepers("crowd", bench.size(_GROUPS, 100))
+        crowd = f"{bench.size(_GROUPS, 100)} live groups"
+        what = f"a sleeping shell, among {crowd}"
+        yield from _row(bench, supervisor, load, SLEEPING, what, None)
+        noise = bench.new_load()
+        background = noise.begin("load", address=supervisor.address, rate=_RATE)
+        what = f"a sleeping shell, among {crowd} and {_RATE:,} RPCs a second"
+        rows = list(_row(bench, supervisor, load, SLEEPING, what, Goal(3, 6)))
+        noise.call("stop")
+        told = background()
+        others = timed("cancel", "…and those RPCs", seconds(told["took"]), client=noise.name)
+        others.note = f"{len(told['took']) / (told['total'] * 1e-9):.0f} a second"
+        yield from [*rows, others]
+
+
+def _row(
+    bench: Bench,
+    supervisor: Supervisor,
+    load: Load,
+    sleeper: Sleeper,
+    what: str,
+    goal: Goal | None,
+) -> Iterator[Row]:
+    agent = supervisor.agent("cancel")
+    accepted: list[float] = []
+    left, killed, repeats = 0, 0, 0
+
+    def cancel() -> list[float]:
+        nonlocal left, killed, repeats
+        told = load.call(
+            "cancel",
+            address=supervisor.address,
+            agent=agent,
+            n=_EACH,
+            script=sleeper.script,
+            ready=sleeper.ready,
+            grace=sleeper.grace,
+            shell=SHELL,
+        )
+        left += told["left"]
+        killed += told["killed"]
+        repeats += _EACH
+        accepted.extend(seconds(told["accepted"]))
+        return seconds(told["ended"])
+
+    found = interleave(
+        bench.size(60, 8),
+        {
+            "echo": lambda: load.took("echo", address=bench.bare.address, n=_EACH),
+            "kill": lambda: bench.native.ask(f"{sleeper.floor} {_EACH}"),
+            "ended": cancel,
+        },
+    )
+    ended = found["ended"]
+    note = f"{killed / repeats:g} processes ended, {left} survivors"
+    if sleeper is STUBBORN:
+        ended = [took - sleeper.grace for took in ended]
+        note += f"; the grace of {sleeper.grace:g} s taken off"
+    floor = add(found["echo"], found["kill"])
+    yield timed("cancel", what, ended, floor, client=load.name, goal=goal, note=note)
+    if sleeper is SLEEPING and load is bench.loads[0]:
+        what = f"…of it until the cancel is accepted ({what})"
+        yield timed("cancel", what, accepted, found["echo"], client=load.name)

@@ -1,0 +1,1 @@
+"""What the same work takes without a supervisor."""

@@ -1,0 +1,93 @@
+"""All that holds a group together: census, cgroup, and the ending that uses both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import procfs
+from .census import Census
+from .cgroup import Cgroups
+from .ending import Ending
+from .group import Group
+from .loop import Loop
+from .marker import Marker
+from .messages import Receipt
+
+_RECHECK = 0.02
+
+
+class Containment:
+    """Takes leaders in, says when a group is empty, and ends groups."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        marker: Marker,
+        cgroups: Cgroups | None,
+        note: Callable[[str], None],
+        others: Callable[[], tuple[int, ...]],
+    ) -> None:
+        self._loop = loop
+        self._cgroups = cgroups
+        self.leaders: dict[int, Group] = {}
+        self.census: Census[Group] = Census(
+            marker,
+            self.leaders,
+            note,
+            others,
+            cgroups.owner if cgroups is not None else lambda _: None,
+        )
+
+    @property
+    def kind(self) -> str:
+        return "subreaper" if self._cgroups is None else "subreaper+cgroup"
+
+    def enter(self, group: Group) -> None:
+        """Its leader was spawned just now."""
+        if self._cgroups is not None:
+            self._cgroups.enter(group.number, group.pid)
+        group.leader_alive = True
+        self.leaders[group.pid] = group
+        self.census.add(group)
+
+    def leader_reaped(self, group: Group) -> None:
+        group.leader_alive = False
+        del self.leaders[group.pid]
+
+    def is_empty(self, group: Group, again: Callable[[], None]) -> bool:
+        """Proof, after a `refresh` of the census. `again` is called in a moment if only the
+        cgroup has somebody: whoever it is is below the keeper, and on the way to it."""
+        if group.leader_alive or group.orphans or procfs.group_exists(group.pid):
+            return False
+        if self._cgroups is not None and self._cgroups.pids(group.number):
+            self._loop.call_later(_RECHECK, again)
+            return False
+        return True
+
+    def leave(self, group: Group) -> None:
+        """It is empty: its numbers may be anyone's from now on."""
+        self.census.remove(group)
+        self._remove_cgroup(group.number)
+
+    def _remove_cgroup(self, number: int) -> None:
+        if self._cgroups is not None and not self._cgroups.remove(number):
+            self._loop.call_later(_RECHECK, lambda: self._remove_cgroup(number))
+
+    def end(
+        self,
+        group: Group,
+        grace: float,
+        number: int,
+        on_round: Callable[[], None],
+        on_survived: Callable[[Receipt], None],
+    ) -> None:
+        """Begin to end it: see `Ending`."""
+        cgroups = self._cgroups
+        kill: Callable[[], None] | None = None
+        if cgroups is not None and cgroups.uses(group.number):
+
+            def kill() -> None:
+                cgroups.kill(group.number)
+
+        group.ending = Ending(self._loop, self.census, group, on_round, on_survived, kill)
+        group.ending.begin(grace, number)
