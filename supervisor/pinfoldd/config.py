@@ -135,7 +135,8 @@ class Limits(_Table):
 class Retention(_Table):
     finished_calls: PositiveInt = 100_000
     finished_days: PositiveFloat = 7.0
-    events: PositiveInt = 1_000_000
+    events: PositiveInt = 1_000_000  # of the log, for watchers that resume
+    sweep_seconds: PositiveFloat = 60.0
 
 
 class Tls(_Table):
@@ -205,6 +206,7 @@ class Config(BaseSettings):
             active_tasks=self.tasks.active,
             finished_calls=self.retention.finished_calls,
             finished_seconds=self.retention.finished_days * 86_400,
+            sweep_seconds=self.retention.sweep_seconds,
             wake_on_task_notice=self.tasks.completion_delivery == "wakeup",
             max_consecutive_wakes=self.tasks.max_consecutive_wakes,
             roles={

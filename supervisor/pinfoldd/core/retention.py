@@ -6,7 +6,6 @@ from pinfoldd.core import events as e
 from pinfoldd.core.decision import Decision
 from pinfoldd.core.model import Agent, Call
 
-SWEEP_SECONDS = 60.0
 _SOON = 1.0
 _MOST_AT_ONCE = 2_000
 
@@ -41,7 +40,7 @@ def sweep(d: Decision) -> float:
     ended.extend(kept)
     for agent_id, calls in forgotten.items():
         _forget(d, agent_id, calls)
-    return _SOON if more else SWEEP_SECONDS
+    return _SOON if more else d.settings.sweep_seconds
 
 
 def _needed(agent: Agent, call: Call) -> bool:

@@ -27,6 +27,7 @@ class Settings(Struct, frozen=True):
     active_tasks: int = 10  # of one agent on the tasks surface
     finished_calls: int = 100_000  # kept in all
     finished_seconds: float = 7 * 86_400.0  # how long a finished call is kept
+    sweep_seconds: float = 60.0  # between two looks at what is over these bounds
     wake_on_task_notice: bool = False  # completionDelivery: wakeup
     max_consecutive_wakes: int = 3
     advice_after: int = 3  # input waits timed out in a row

@@ -92,7 +92,7 @@ class TaskService:
                 c.CancelCall(
                     agent=agent_id,
                     call=call.id,
-                    by="agent" if who.agent else "operator",
+                    by="agent" if who.agent or record else "operator",
                     reason=labels.label(reason),
                     # The owner knows that it asked for the end; anyone else's kill is news to it.
                     report=who.agent == agent_id or bool(record),

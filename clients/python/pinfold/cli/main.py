@@ -31,6 +31,7 @@ _COMMANDS = {
     "info": ("server", "Describe the supervisor."),
     "stop": ("server", "End all calls and the supervisor."),
     "restart": ("server", "Start the supervisor anew; calls run on."),
+    "verify": ("verify", "Check every rule on a live supervisor."),
     "token": ("token", "Make, list and revoke tokens."),
 }
 

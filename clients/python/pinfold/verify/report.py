@@ -150,6 +150,21 @@ class Report:
                 confirmed.append((all(about), sentence))
         return confirmed
 
+    def survivors(self, left: list[str]) -> None:
+        """What was left of a supervisor after it was stopped."""
+        phase = PhaseResult("survivors", "all", "nothing is left")
+        phase.checks.append(
+            Check(
+                "nothing is left",
+                "processes of the supervisor after its stop",
+                not left,
+                "[]",
+                repr(left),
+                LEAK,
+            )
+        )
+        self.phases.append(phase)
+
     def to_plain(self) -> dict[str, Any]:
         return {
             "type": "verify",

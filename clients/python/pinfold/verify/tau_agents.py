@@ -41,7 +41,7 @@ async def agent_start(p: Phase) -> None:
     child = p.client.agent(sub)
 
     p.route("the sub-agent's context")
-    first = (await p.log.until(lambda e: bool(log.queued([e], sub, START)), "its start prompt"))
+    first = await p.log.until(lambda e: bool(log.queued([e], sub, START)), "its start prompt")
     text = first.prompt_queued.prompt.text
     p.check("one line that says who started it, then its prompt", expected=like(
         rf"You were started by an agent `{me.id}`\. [^\n]*\n\n.*"
@@ -96,7 +96,7 @@ def _line(prompt: agent_pb2.Prompt) -> str:
 @phase("agent-watch", TAU, "agent_watch", 3)
 async def agent_watch(p: Phase) -> None:
     me = await p.agent()
-    sub = await start(p, me, "await_message\nagent\n  await_message\nawait_message")
+    sub = await start(p, me, "await_message")
     said = [(await me.call("agent_watch", agent_id=sub, enable=on)).said for on in (False, True)]
     p.check("off and on", expected=[
         (RESULT, f"Stopped watching agent `{sub}`"), (RESULT, f"Watching agent `{sub}`")

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from pinfold.verify import log, texts
-from pinfold.verify.actor import ERROR, RESULT, shown
+from pinfold.verify.actor import ERROR, RESULT, WATCH_ANSWER, shown
 from pinfold.verify.expect import between
 from pinfold.verify.phase import TAU, Phase, phase
 from pinfold.verify.tau_agents import start
@@ -38,7 +38,7 @@ async def isolation(p: Phase) -> None:
     await me.cancel("other")
     await me.ended("other")
     await me.message(watched, "there?")
-    await me.queued(4, "the watched agent's answer", body="still here")
+    await me.queued(WATCH_ANSWER, "the watched agent's answer", body="still here")
     await me.open("shell-sibling")
     p.check("both are unaffected", expected=(RESULT, texts.out("done")),
             got=(await me.wait("shell-sibling")).said)  # fmt: skip
@@ -104,7 +104,7 @@ async def stop(p: Phase) -> None:
     me = await p.agent()
     await me.gated("mine")
     sub = await start(
-        p, me, "shell sleep 60\nagent\n  shell sleep 60\n  await_message\nawait_message"
+        p, me, f"shell sleep 60\nagent {p.role}\n  shell sleep 60\n  await_message\nawait_message"
     )
     started = await p.log.until(
         lambda e: e.name == "agent.started" and e.agent_opened.parent_id == sub, "its own sub-agent"

@@ -41,10 +41,7 @@ async def event_log(p: Phase) -> None:
         e.decision_revision <= e.revision for e in first
     ), kind="order")  # fmt: skip
     middle = revisions[len(revisions) // 2]
-    resumed = [
-        e.revision
-        async for e in p.client.events(middle, agents=[me.id], stop_at_end=True)
-    ]
+    resumed = [e.revision async for e in p.client.events(middle, agents=[me.id], stop_at_end=True)]
     p.check("resuming misses and repeats nothing",
             expected=[r for r in revisions if r >= middle], got=resumed)  # fmt: skip
     p.check("a consumed result is on it once", expected=1, got=log.consumers(first, me.id, "x"),

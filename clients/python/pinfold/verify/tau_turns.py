@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinfold.verify import log, texts
-from pinfold.verify.actor import CANCELLED, ERROR, NOTICE, RESULT, shown
+from pinfold.verify.actor import CANCELLED, ERROR, NOTICE, RESULT, USER, shown
 from pinfold.verify.expect import starting
 from pinfold.verify.phase import TAU, Phase, phase
 
@@ -60,7 +60,7 @@ async def user_cancel(p: Phase) -> None:
     await me.user("go on")
     prompts = await me.next_turn()
     p.check("the next one has the passive notice, then the user's text", expected=[
-        (NOTICE, False, texts.notice("back")), (1, True, "go on")
+        (NOTICE, False, texts.notice("back")), (USER, True, "go on")
     ], got=[(q.kind, q.activating, q.text) for q in prompts], kind="missed prompt")  # fmt: skip
     p.check("its result is there, once", expected=[
         (ERROR, starting(texts.CANCELED)), (ERROR, texts.consumed("back"))
