@@ -39,6 +39,7 @@ const (
 	ErrInputWaitInProgress  Reason = "INPUT_WAIT_IN_PROGRESS"
 	ErrNothingToWaitFor     Reason = "NOTHING_TO_WAIT_FOR"
 	ErrWaitIDReused         Reason = "WAIT_ID_REUSED"
+	ErrWaitCancelled        Reason = "WAIT_CANCELLED"
 	ErrWaitLimit            Reason = "WAIT_LIMIT"
 
 	// Messages and watches.

@@ -8,8 +8,12 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TurnFunc does the work of one turn and returns the agent's answer. An error ends the worker,
-// and the turn stays open for the next one.
+// ErrTurnCancelled is what a TurnFunc returns when TakePrompts says that a user cancelled the
+// turn: the next turn is waiting.
+var ErrTurnCancelled = errors.New("pinfold: the turn was cancelled")
+
+// TurnFunc does the work of one turn and returns the agent's answer. An error other than
+// ErrTurnCancelled ends the worker, and the turn stays open for the next one.
 type TurnFunc func(ctx context.Context, agent *Agent, turn *Turn) (answer string, err error)
 
 // Work takes turns until the agent is stopped or ctx ends, both of which return nil, or until
@@ -20,13 +24,13 @@ func (a *Agent) Work(ctx context.Context, do TurnFunc) error {
 		if err == nil && turn != nil {
 			err = a.workTurn(ctx, turn, do)
 		}
-		if err == nil {
-			continue
-		}
-		if ctx.Err() != nil || errors.Is(err, ErrAgentStopped) {
+		switch {
+		case err == nil, errors.Is(err, ErrTurnCancelled):
+		case ctx.Err() != nil, errors.Is(err, ErrAgentStopped), errors.Is(err, ErrAgentUnknown):
 			return nil
+		default:
+			return err
 		}
-		return err
 	}
 }
 

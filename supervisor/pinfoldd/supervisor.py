@@ -117,7 +117,11 @@ class Supervisor:
         self._server = Server(
             operations, config, tokens, self._identity, _directory(), self.stop_serving
         )
-        return await self._server.start()
+        try:
+            return await self._server.start()
+        except ConfigError:
+            await self._dismiss_keeper()
+            raise
 
     async def _recover(self) -> None:
         """Connect to the keeper (a new one, or the one that outlived the last daemon) and
@@ -145,6 +149,7 @@ class Supervisor:
                     umask=int(config.shell.umask, 8),
                     fsync=config.durability == "full",
                     preload=PRELOAD,
+                    cgroup=config.cgroup,
                 )
             self._hello = asyncio.get_running_loop().create_future()
             self._link = await KeeperLink.connect(directory, self._report, self._lost)
@@ -221,13 +226,17 @@ class Supervisor:
             await self._server.stop(_STOP_GRACE)
             await asyncio.sleep(0)
         await self._loop.close()
-        if not self._loop.state.groups and self._link is not None:
-            # Nothing is left for the keeper to keep.
-            self._link.send(m.Shutdown())
-            if self._keeper_process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    await asyncio.to_thread(self._keeper_process.wait, 2.0)
+        await self._dismiss_keeper()
         await self.abandon()
+
+    async def _dismiss_keeper(self) -> None:
+        """End the keeper if nothing is left for it to keep."""
+        if self._loop.state.groups or self._link is None:
+            return
+        self._link.send(m.Shutdown())
+        if self._keeper_process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._keeper_process.wait, 2.0)
 
     async def abandon(self) -> None:
         """Let go of what was opened. Groups run on with their keeper."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 
 from pinfoldd.config import Config, Role
 from pinfoldd.core.model import Agent
 from pinfoldd.keeper.messages import Spawn
 
-PYTHON_KIT = "pinfold.worker.run:main"  # forked from the keeper's warm process
-PRELOAD = ("pinfold.worker.run",)  # imported there
+PYTHON_KIT = "pinfold.worker.run:main"
+# What the keeper's warm process has imported when a worker is forked from it.
+PRELOAD = ("grpc.aio", "pinfold.worker.run", "pinfold.worker.scripted", "pinfold.worker.exec")
 
 
 class RoleWorkers:
@@ -54,6 +54,5 @@ class RoleWorkers:
                 env["PINFOLD_WORKER"] = "pinfold.worker.scripted:run_turn"
             case "python":
                 env["PINFOLD_WORKER"] = role.entry
-        # TODO zygote
-        spawn.argv = [sys.executable, "-m", "pinfold.worker.run"]
+        spawn.zygote = PYTHON_KIT
         return spawn

@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -238,6 +239,34 @@ def test_a_terminal_of_its_own(supervisor: Supervisor) -> None:
         except OSError:
             break
     assert b"got:hello" in seen
+    os.close(ours)
+
+
+def test_the_terminal_follows_ours(supervisor: Supervisor) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (30, 100))
+    running = start(
+        supervisor,
+        "run",
+        "--tty",
+        "-c",
+        "stty size; trap 'stty size; exit 0' WINCH; while :; do sleep 0.05; done",
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    seen = b""
+    while b"30 100" not in seen:
+        assert select.select([ours], [], [], 15)[0], seen
+        seen += os.read(ours, 4096)
+    time.sleep(0.2)
+    termios.tcsetwinsize(theirs, (40, 120))
+    running.send_signal(signal.SIGWINCH)
+    while b"40 120" not in seen:
+        assert select.select([ours], [], [], 15)[0], seen
+        seen += os.read(ours, 4096)
+    assert running.wait(timeout=15) == 0
+    os.close(theirs)
     os.close(ours)
 
 

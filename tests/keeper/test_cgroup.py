@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -17,18 +18,27 @@ pytestmark = pytest.mark.timeout(60)
 CANDIDATES = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 
 
+def removed(path: str) -> bool:
+    """Whether the kernel has let go of all cgroups below `path` (it takes a moment)."""
+    for root, _, _ in os.walk(path, topdown=False):
+        try:
+            os.rmdir(root)  # noqa: PTH106
+        except OSError:
+            return False
+    return True
+
+
 @pytest.fixture
 def directory() -> Iterator[str]:
     for parent in CANDIDATES:
-        path = f"{parent}/pinfold-test-{os.getpid()}"
+        path = f"{parent}/pinfold-test-{os.getpid()}-{time.monotonic_ns()}"
         try:
             os.makedirs(path)
         except OSError:
             continue
         if os.path.exists(f"{path}/cgroup.kill"):
             yield path
-            for root, _, _ in os.walk(path, topdown=False):
-                os.rmdir(root)  # noqa: PTH106
+            eventually(functools.partial(removed, path))
             return
         os.rmdir(path)  # noqa: PTH106
     pytest.skip("no cgroup v2 that may be written")
@@ -39,7 +49,7 @@ def inside(directory: str) -> list[str]:
 
 
 @pytest.fixture
-def fenced(make: Callable[..., Harness], directory: str) -> Harness:
+def fenced(directory: str, make: Callable[..., Harness]) -> Harness:
     keeper = make(cgroup=directory)
     assert keeper.link.hello.containment == "subreaper+cgroup"
     return keeper
@@ -91,6 +101,7 @@ def test_after_a_killed_keeper(fenced: Harness, directory: str, mark: str) -> No
     fenced.process.kill()
     fenced.restart()
     assert not alive(mark)
+    fenced.link.close()
     fenced.process.terminate()
     fenced.process.wait()
     fenced.restart()

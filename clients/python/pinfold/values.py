@@ -13,7 +13,7 @@ Bytes = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 def new_id(prefix: str) -> str:
     """A fresh id, so that a request can be sent again."""
-    return f"{prefix}_{secrets.token_hex(8)}"
+    return f"{prefix}_{secrets.token_hex(6)}"
 
 
 def duration(seconds: float | None) -> Duration | None:

@@ -34,20 +34,19 @@ export const watchOperations: Record<string, Operation> = {
     const agents: Agent[] = [];
     const calls: Call[] = [];
     const events: Event[] = [];
-    let bookmark = 0n;
+    let bookmark: bigint | undefined;
     for await (const response of a.client().watch(watchOptions(a))) {
       agents.push(...(response.snapshot?.agents ?? []));
       calls.push(...(response.snapshot?.calls ?? []));
-      if (response.bookmark !== undefined && response.bookmark.revision > bookmark) {
-        bookmark = response.bookmark.revision;
-      }
+      bookmark = response.bookmark?.revision ?? bookmark;
       events.push(...response.events);
       if (wanted > 0 && events.length >= wanted) {
         events.length = wanted;
         break;
       }
     }
-    const next = (events.at(-1)?.revision ?? -1n) + 1n;
+    const last = events.at(-1)?.revision ?? bookmark;
+    const next = last === undefined ? undefined : last + 1n;
     return { agents, calls, events, bookmark, next };
   },
 

@@ -12,13 +12,24 @@ export interface Entry {
 
 const words = (text: string) => new Set(text.split(" "));
 
-const timeKeys = words(
-  "after created_at duration ended_at expires_at opened_at queued_at started_at stopped_at " +
-    "system_time time user_time",
-);
-const pidKeys = words("keeper_pid pid surviving_pids worker_pid");
-const revisionKeys = words("bookmark decision_revision next oldest_revision revision");
-const numberKeys = words("max_rss_bytes");
+/** What differs from run to run, by key. */
+const fixed = new Map<string, string>();
+for (const [put, keys] of [
+  [
+    "<t>",
+    "after created_at duration ended_at expires_at opened_at queued_at started_at stopped_at " +
+      "system_time time user_time",
+  ],
+  ["<pid>", "keeper_pid pid surviving_pids worker_pid"],
+  ["<revision>", "bookmark decision_revision next oldest_revision revision"],
+  ["<n>", "max_rss_bytes"],
+  ["<signals>", "signals"],
+] as const) {
+  for (const key of words(keys)) {
+    fixed.set(key, put);
+  }
+}
+
 const idKeys = words(
   "agent_id call_id call_ids consumed_call_ids delivery_id from_agent_id instance_id message_id " +
     "parent_id prompt_id prompt_ids read_id recipient_id request_id self_agent_id sub_agent_id " +
@@ -26,7 +37,7 @@ const idKeys = words(
 );
 const textRules: readonly [RegExp, string][] = [
   [/duration_seconds: [0-9]+/g, "duration_seconds: <t>"],
-  [/@[0-9]+\.[0-9]+s/g, "@<t>"],
+  [/kill_signals: [^\n]*/g, "kill_signals: <signals>"],
   [/revision [0-9]+/g, "revision <revision>"],
 ];
 
@@ -53,18 +64,7 @@ function map(
 
 /** Replaces what differs from run to run, ids aside. */
 export function plain(value: Value): Value {
-  return map(value, plainText, (key) => {
-    if (timeKeys.has(key)) {
-      return "<t>";
-    }
-    if (pidKeys.has(key)) {
-      return "<pid>";
-    }
-    if (revisionKeys.has(key)) {
-      return "<revision>";
-    }
-    return numberKeys.has(key) ? "<n>" : undefined;
-  });
+  return map(value, plainText, (key) => fixed.get(key));
 }
 
 function plainText(text: string): string {

@@ -71,7 +71,7 @@ const TOOL_SURFACES = {
  * ```
  */
 export class Pinfold {
-  /** @internal */
+  /** The RPCs as they are, for what has no method here. */
   readonly connection: Connection;
 
   private constructor(connection: Connection) {

@@ -120,16 +120,14 @@ function bidiStream(method: DescMethod, client: Client, metadata: Metadata) {
       deadline(options),
     );
     const release = onAbort(options.signal, () => call.cancel());
-    let ended = false;
+    const closed = new Promise<void>((resolve) => call.once("close", resolve));
     const feed = async () => {
       for await (const request of requests) {
-        if (ended) {
+        if (call.destroyed) {
           return;
         }
         if (!call.write(request)) {
-          await new Promise<void>((resolve) => {
-            call.once("drain", resolve).once("close", resolve);
-          });
+          await Promise.race([closed, new Promise((resolve) => call.once("drain", resolve))]);
         }
       }
       call.end();
@@ -138,9 +136,9 @@ function bidiStream(method: DescMethod, client: Client, metadata: Metadata) {
     try {
       yield* call;
     } finally {
-      ended = true;
       release();
       call.cancel();
+      call.destroy();
     }
   };
 }

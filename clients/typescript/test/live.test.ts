@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 
 import { type Agent, PinfoldError, type Placeholder, type Result } from "../src/index.js";
 import { CallState, EndCause, ToolAnswerKind } from "../src/v1.js";
@@ -90,13 +91,16 @@ describe("with a supervisor", { skip: noSupervisor }, () => {
   });
 
   it("a cancel leaves nothing, and says so", async () => {
-    const { callId } = await agent.start("trap '' TERM; sleep 100 & sleep 100");
+    const { callId } = await agent.start("trap '' TERM; echo ready; sleep 100 & sleep 100");
+    for await (const _ of agent.output(callId, { limit: 1 })) {
+      // The trap is set.
+    }
     await agent.cancel(callId, { reason: "enough", graceMs: 200 });
     await assert.rejects(agent.cancel(callId), { reason: "CALL_ALREADY_CANCELED" });
     const ended = await agent.ended(callId);
     assert.equal(ended.state, CallState.CANCELLED);
     assert.equal(ended.message.cancelReason, "enough");
-    assert.equal(ended.receipt?.endedBy, "kill");
+    assert.match(ended.receipt?.endedBy ?? "", /^(kill|sweep)$/);
     assert.deepEqual(ended.receipt?.survivors, []);
   });
 
@@ -182,5 +186,52 @@ describe("with a supervisor", { skip: noSupervisor }, () => {
     setTimeout(() => abort.abort(reason), 100);
     await assert.rejects(agent.waitExact(callId, { signal: abort.signal }), reason);
     assert.equal((await agent.waitExact(callId, SLEEP)).result?.callId, callId);
+  });
+
+  it("many waits over one stream", async () => {
+    const many = 200;
+    const owner = await supervisor.client().openAgent();
+    const { agentId } = owner;
+    const { callId } = await owner.run("sleep 0.3", { background: true });
+    let open = true;
+    async function* requests() {
+      yield {
+        wait: { agentId, waitId: "one", form: { case: "exact", value: { callId } } },
+      } as const;
+      for (let i = 0; i < many; i++) {
+        const form = { case: "exact", value: { callId: `none-${i}` } } as const;
+        yield { wait: { agentId, waitId: `w${i}`, form } };
+      }
+      while (open) {
+        await sleep(10);
+      }
+    }
+    const seen = new Map<string, string>();
+    for await (const { waitId, answer } of supervisor
+      .client()
+      .connection.calls.waitStream(requests())) {
+      seen.set(waitId, answer.case === "failure" ? answer.value.reason : (answer.case ?? ""));
+      if (seen.size === many + 1) {
+        open = false;
+      }
+    }
+    assert.equal(seen.get("one"), "response");
+    assert.equal(seen.get("w7"), "CALL_UNKNOWN");
+  });
+
+  it("a thousand parked waits over one connection", async () => {
+    const client = supervisor.client();
+    const abort = new AbortController();
+    const agents = await Promise.all(Array.from({ length: 1000 }, () => client.openAgent()));
+    const waits = agents.map((each) => each.waitForInput({ signal: abort.signal }));
+    const outcomes = Promise.allSettled(waits);
+    while ((await client.info()).parkedWaits < 1000) {
+      await sleep(50);
+    }
+    abort.abort();
+    assert.ok((await outcomes).every(({ status }) => status === "rejected"));
+    while ((await client.info()).parkedWaits > 0) {
+      await sleep(50);
+    }
   });
 });

@@ -57,7 +57,9 @@ describe("a worker in TypeScript", { skip: noSupervisor }, () => {
     const [agent, subAgentId] = await delegate(script, "call.backgrounded");
     await agent.message(subAgentId, "wake <up>");
     assert.match(await answer(agent), /got wake <up>/);
-    assert.equal((await agent.stop({ graceMs: 0 })).stoppedAgents, 1);
+    const { endedCalls, receipt } = await agent.stop({ graceMs: 0 });
+    assert.equal(endedCalls, 1);
+    assert.deepEqual(receipt?.survivingPids, []);
   });
 
   it("answers a message while it is blocked in a wait", async () => {

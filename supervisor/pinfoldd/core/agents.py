@@ -253,7 +253,15 @@ def worker_started(d: Decision, c: commands.GroupStarted) -> None:
         d.emit(e.WorkerStarted(agent.id, c.pid))
 
 
+def worker_failed(d: Decision, group: int, reason: str) -> None:
+    agent = _with_worker(d, group)
+    if agent is not None and agent.worker is not None and not agent.worker.pid:
+        worker_exited(d, group, None, reason)
+
+
 def worker_leader_exited(d: Decision, group: int, exit: Exit) -> None:
+    if group in d.memory.worker_exits:
+        return
     if exit.leftover == 0:
         worker_exited(d, group, exit, "")
     elif _with_worker(d, group) is not None:

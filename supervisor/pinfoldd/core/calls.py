@@ -205,11 +205,12 @@ def started(d: Decision, c: commands.GroupStarted) -> None:
 
 
 def failed(d: Decision, c: commands.GroupFailed) -> None:
+    """Nothing was started. What has been seen to run did not fail to start."""
     if (owned := _owned(d.state, c.group)) is None:
-        agents.worker_exited(d, c.group, None, c.reason)
+        agents.worker_failed(d, c.group, c.reason)
         return
     agent, call = owned
-    if not call.live:
+    if not call.live or call.pid:
         return
     if call.stop_cause == "cancelled":
         result = Result(CallState.CANCELLED, Cause.CANCELLED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from pinfoldd.core import agents, calls, commands, notices, waits
 from pinfoldd.core import events as e
 from pinfoldd.core.decision import Decision, Memory, Timer
@@ -23,20 +25,20 @@ def arm_call(memory: Memory, call: Call) -> None:
 
 def rearm(state: State, memory: Memory) -> None:
     """Make the timers of a replayed state anew."""
-    ended: list[tuple[float, str, str]] = []
+    ended: list[tuple[float, tuple[str, str]]] = []
     for agent in state.agents.values():
         for call in agent.calls.values():
-            if call.live:
+            if call.ended_wall is None:
                 arm_call(memory, call)
-            elif call.ended_wall is not None:
-                ended.append((call.ended_wall, agent.id, call.id))
+            else:
+                ended.append((call.ended_wall, (agent.id, call.id)))
         for wait in agent.waits.values():
             if wait.deadline is not None:
                 memory.arm(wait.deadline, "wait", agent.id, wait.id)
         if agent.worker is not None and agent.worker.restart_at is not None:
             memory.arm(agent.worker.restart_at, "restart", agent.id, "")
-    ended.sort()
-    memory.ended.extend((agent, call) for _, agent, call in ended)
+    ended.sort(key=itemgetter(0))
+    memory.ended.extend(key for _, key in ended)
     memory.arm(0.0, "sweep", "", "")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinfoldd.core import commands, notices, waits
+from pinfoldd.core import commands, notices
 from pinfoldd.core import events as e
 from pinfoldd.core.decision import Decision
 from pinfoldd.core.model import Agent, Call, State
@@ -53,7 +53,6 @@ def read(d: Decision, c: commands.ReadTask) -> None:
     )
     if told:
         notices.suppress(d, agent, call)
-        waits.check_bare(d, agent)
 
 
 def begin_wait(d: Decision, c: commands.BeginTaskWait) -> None:

@@ -190,8 +190,6 @@ def call_ended(d: Decision, agent: Agent, call: Call) -> None:
     elif call.waiter is not None:
         wait = agent.waits[call.waiter]
         _settle(d, agent, wait, WaitOutcome.RESULT, [call.id])
-        if len(wait.calls) > 1:
-            _release(d, agent, wait.calls)
     elif call.background and agent.bare_wait is not None:
         _settle(d, agent, agent.waits[agent.bare_wait], WaitOutcome.RESULT, [call.id])
 

@@ -182,6 +182,8 @@ def main() -> None:
     fine = _run(loop)
     _log("ended")
     journal.close()
+    if cgroups is not None:
+        cgroups.close()
     os.close(lock)
     sys.exit(0 if fine else 1)
 

@@ -1,24 +1,23 @@
 """cgroup v2 as a second fence around each group, where one may be written.
 
-Off unless asked for (`--cgroup DIR`): making a cgroup and moving a process into it costs
-0.1 ms mostly and 10 to 30 ms now and then, and the subreaper loses nobody either. What it
-adds: `cgroup.kill` ends everything at once, faster than anything can fork, and it still
-knows the processes of a group that have shed every other sign of it.
+Off unless asked for (`--cgroup DIR`): each move between cgroups costs 0.1 ms mostly and 10
+to 30 ms now and then, and the subreaper loses nobody either. What it adds: `cgroup.kill`
+ends everything at once, faster than anything can fork, and it still knows the processes of
+a group that have shed every other sign of it.
 
-A child can't be spawned into a cgroup with what `posix_spawn` offers here, so its leader is
-moved right after the spawn. Whatever it forked before that is moved after it: from then on
-it can only fork into the cgroup, so that this comes to an end.
+A child is born into the cgroup of its parent. So the keeper enters the group's cgroup for
+the moment of the spawn and goes back to its own. Moving the child afterwards would be
+cheaper, but what it had forked by then could be out of reach already. (A worker of the
+zygote is moved while it waits at its gate.)
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from . import procfs
-
-_PASSES = 20
 
 
 class Cgroups:
@@ -27,41 +26,39 @@ class Cgroups:
 
     def __init__(self, directory: str, token: str, note: Callable[[str], None]) -> None:
         self._note = note
+        self._directory = directory
         self._root = os.path.join(directory, f"pinfold-{token}")
         os.makedirs(self._root, exist_ok=True)
-        for name in ("cgroup.procs", "cgroup.kill"):
-            os.close(os.open(os.path.join(self._root, name), os.O_WRONLY | os.O_CLOEXEC))
+        self._home = os.path.join(self._root, "keeper", "cgroup.procs")
+        os.makedirs(os.path.dirname(self._home), exist_ok=True)
+        os.close(os.open(os.path.join(self._root, "cgroup.kill"), os.O_WRONLY | os.O_CLOEXEC))
+        _write(self._home, b"0")
         self._used: set[int] = set()
 
     def _path(self, group: int, name: str = "") -> str:
         return os.path.join(self._root, str(group), name)
 
-    def enter(self, group: int, pid: int) -> None:
-        """Make the cgroup and move the leader, and what it has forked already, into it."""
+    @contextlib.contextmanager
+    def inside(self, group: int) -> Iterator[None]:
+        """What is spawned meanwhile is born in the group's cgroup."""
+        if not self.move(group, 0):
+            yield
+            return
+        try:
+            yield
+        finally:
+            _write(self._home, b"0")
+
+    def move(self, group: int, pid: int) -> bool:
+        """Make the group's cgroup and move a process there; 0 is the keeper itself."""
         try:
             os.mkdir(self._path(group))  # noqa: PTH102
             self._used.add(group)
-            fd = os.open(self._path(group, "cgroup.procs"), os.O_RDWR | os.O_CLOEXEC)
-            try:
-                self._move(fd, pid)
-            finally:
-                os.close(fd)
+            _write(self._path(group, "cgroup.procs"), b"%d" % pid)
         except OSError as error:
             self._note(f"cgroup of group {group}: {error}")
-
-    def _move(self, fd: int, leader: int) -> None:
-        moved: set[int] = set()
-        for _ in range(_PASSES):
-            family = [leader]
-            for pid in family:
-                family.extend(procfs.children(pid))
-            fresh = [pid for pid in family if pid not in moved]
-            if not fresh:
-                return
-            for pid in fresh:
-                moved.add(pid)
-                with contextlib.suppress(ProcessLookupError):
-                    os.write(fd, b"%d" % pid)
+            return False
+        return True
 
     def pids(self, group: int) -> list[int]:
         """The living processes in the group's cgroup."""
@@ -108,11 +105,22 @@ class Cgroups:
                 with contextlib.suppress(OSError):
                     os.rmdir(os.path.join(self._root, name))  # noqa: PTH106
 
+    def close(self) -> None:
+        """Leave nothing behind but what is still in use."""
+        with contextlib.suppress(OSError):
+            _write(os.path.join(self._directory, "cgroup.procs"), b"0")
+            os.rmdir(os.path.dirname(self._home))  # noqa: PTH106
+            os.rmdir(self._root)  # noqa: PTH106
+
 
 def _kill(path: str) -> None:
     with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, b"1")
-        finally:
-            os.close(fd)
+        _write(path, b"1")
+
+
+def _write(path: str, text: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text)
+    finally:
+        os.close(fd)

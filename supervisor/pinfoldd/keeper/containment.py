@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from . import procfs
@@ -14,6 +15,7 @@ from .marker import Marker
 from .messages import Receipt
 
 _RECHECK = 0.02
+_NOTHING = contextlib.nullcontext()
 
 
 class Containment:
@@ -42,10 +44,14 @@ class Containment:
     def kind(self) -> str:
         return "subreaper" if self._cgroups is None else "subreaper+cgroup"
 
+    def spawning(self, group: Group) -> contextlib.AbstractContextManager[None]:
+        """Around the spawn of its leader."""
+        return self._cgroups.inside(group.number) if self._cgroups is not None else _NOTHING
+
     def enter(self, group: Group) -> None:
         """Its leader was spawned just now."""
-        if self._cgroups is not None:
-            self._cgroups.enter(group.number, group.pid)
+        if self._cgroups is not None and not self._cgroups.uses(group.number):
+            self._cgroups.move(group.number, group.pid)
         group.leader_alive = True
         self.leaders[group.pid] = group
         self.census.add(group)
@@ -63,6 +69,9 @@ class Containment:
             self._loop.call_later(_RECHECK, again)
             return False
         return True
+
+    def not_spawned(self, group: Group) -> None:
+        self._remove_cgroup(group.number)
 
     def leave(self, group: Group) -> None:
         """It is empty: its numbers may be anyone's from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass, field
 
 from .ending import Ending
@@ -88,6 +89,28 @@ class Group:
     @property
     def totals(self) -> Totals:
         return self.output.spool.totals if self.output is not None else self.earlier
+
+    def exit_report(self, leftover: int) -> Exited:
+        """How the leader ended, once all it wrote is in the spool."""
+        signalled = os.WIFSIGNALED(self.status)
+        size, lines, dropped = self.totals
+        user, system, most = self.usage
+        return Exited(
+            group=self.number,
+            code=None if signalled else os.WEXITSTATUS(self.status),
+            signal=os.WTERMSIG(self.status) if signalled else None,
+            core_dumped=os.WCOREDUMP(self.status),
+            at=self.exit_at,
+            mono=self.exit_mono,
+            size=size,
+            lines=lines,
+            dropped=dropped,
+            leftover=leftover,
+            stopping=self.ending is not None and self.ending.started <= self.exit_mono,
+            user_seconds=user,
+            system_seconds=system,
+            max_rss=most,
+        )
 
     def report(self) -> GroupReport:
         """All that has been found out about it so far."""

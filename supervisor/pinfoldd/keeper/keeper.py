@@ -11,6 +11,7 @@ import contextlib
 import os
 import resource
 import time
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -126,11 +127,13 @@ class Keeper:
         self._maybe_leave()
 
     def order(self, order: m.Order) -> None:
-        """Carry out one order. A mistake of ours in one must not end all groups."""
+        """Carry out one order. A mistake of ours in one must not be the end of the others."""
         try:
             self._handlers[type(order)](order)
-        except OSError as error:
-            self._log(f"{type(order).__name__} failed: {error!r}")
+        except Exception:  # noqa: BLE001
+            self._log(f"{type(order).__name__}: {traceback.format_exc()}")
+            if isinstance(order, m.Spawn) and order.group not in self._groups:
+                self._spawn_failed(Group(order.group), SpawnError("an error of the keeper"))
 
     def _start_linger(self) -> None:
         self._linger_timer = self._loop.call_later(self._linger, self._lingered)
@@ -160,7 +163,8 @@ class Keeper:
                 write_script(script, order.body)
                 group.script = script
             self._journal.begin(order.group, digest(order), self._boot)
-            leader = self._launcher.spawn(order, plan)
+            with self._containment.spawning(group):
+                leader = self._launcher.spawn(order, plan)
         except SpawnError as error:
             self._spawn_failed(group, error)
             return
@@ -230,6 +234,7 @@ class Keeper:
 
     def _spawn_failed(self, group: Group, error: SpawnError) -> None:
         remove(group.script)
+        self._containment.not_spawned(group)
         self._groups[group.number] = group
         group.move(State.ENDED)
         for early in group.early_input:
@@ -346,26 +351,7 @@ class Keeper:
         group.output.spool.flush()
         self._reporter.forget(group)
         leftover = len(self._census.walk(group)) if group.orphans else 0
-        status = group.status
-        signalled = os.WIFSIGNALED(status)
-        size, lines, dropped = group.totals
-        user, system, most = group.usage
-        group.exited = m.Exited(
-            group=group.number,
-            code=None if signalled else os.WEXITSTATUS(status),
-            signal=os.WTERMSIG(status) if signalled else None,
-            core_dumped=os.WCOREDUMP(status),
-            at=group.exit_at,
-            mono=group.exit_mono,
-            size=size,
-            lines=lines,
-            dropped=dropped,
-            leftover=leftover,
-            stopping=group.ending is not None and group.ending.started <= group.exit_mono,
-            user_seconds=user,
-            system_seconds=system,
-            max_rss=most,
-        )
+        group.exited = group.exit_report(leftover)
         self._reporter.record(group.exited)
         self._reporter.tell_closed(group)
 

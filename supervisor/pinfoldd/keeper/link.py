@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .loop import READ, WRITE, Loop
 from .messages import Decoder, LinkError, Order
@@ -23,9 +23,10 @@ def listen(state_dir: str) -> socket.socket:
     """The keeper's socket, for this user only. The caller holds the lock of `state_dir`, so
     a socket that is there already is left over from a keeper that was killed."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    fresh = SOCKET + ".new"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(state_dir, SOCKET))
-    with _short_path(state_dir) as path:
+        os.unlink(os.path.join(state_dir, fresh))
+    with _short_path(state_dir, fresh) as path:
         before = os.umask(0o177)
         try:
             sock.bind(path)
@@ -33,6 +34,8 @@ def listen(state_dir: str) -> socket.socket:
             os.umask(before)
     sock.listen(16)
     sock.setblocking(False)
+    # under its name only once it listens: whoever finds it can connect
+    os.rename(os.path.join(state_dir, fresh), os.path.join(state_dir, SOCKET))
     return sock
 
 
@@ -50,11 +53,11 @@ def connect(state_dir: str) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _short_path(state_dir: str):  # type: ignore[no-untyped-def]
+def _short_path(state_dir: str, name: str = SOCKET) -> Iterator[str]:
     """The socket's path in a form that always fits the 107 bytes of an address."""
     fd = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{fd}/{SOCKET}"
+        yield f"/proc/self/fd/{fd}/{name}"
     finally:
         os.close(fd)
 

@@ -128,6 +128,8 @@ class Warm:
             os.lseek(payload, 0, os.SEEK_SET)
             fds = array.array("i", [payload, gate, *request.pipes.ends])
             self._channel.sendmsg([b"worker"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        except (BrokenPipeError, ConnectionResetError):
+            self._ready = False  # it is dead already: `died` follows, and asks another one
         except OSError as error:
             self._finish(0, f"the zygote can't be asked: {error.strerror}")
         finally:

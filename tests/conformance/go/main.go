@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,8 +68,8 @@ func runOne(scenario *scenario) (string, error) {
 		return "", err
 	}
 	defer client.Close()
-	directory, err := os.MkdirTemp("", "conformance-")
-	if err != nil {
+	directory := filepath.Join("/tmp", fmt.Sprintf("conformance-%08x", rand.Uint32()))
+	if err := os.Mkdir(directory, 0o700); err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(directory)

@@ -318,10 +318,10 @@ class Reference:
         """One deadline is due at most."""
         self.now = now
         for agent in list(self.agents.values()):
-            if agent.worker == "waits" and agent.restart_at <= now and agent.state == "live":
-                if not self.stopping:
-                    agent.worker = "started"
-                    agent.restarts.append(now)
+            due = agent.worker == "waits" and agent.restart_at <= now
+            if due and agent.state == "live" and not self.stopping:
+                agent.worker = "started"
+                agent.restarts.append(now)
             for call in agent.live_calls():
                 if call.began is None or call.child:
                     continue
@@ -650,6 +650,4 @@ class Reference:
 
 def _own(wait: Wait, prompt: Prompt) -> bool:
     """A notice of what the wait is for."""
-    return prompt.kind == "notice" and (
-        wait.mode == "any_background" or prompt.text in wait.calls
-    )
+    return prompt.kind == "notice" and (wait.mode == "any_background" or prompt.text in wait.calls)

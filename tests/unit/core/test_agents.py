@@ -355,9 +355,7 @@ class TestWorker:
         w.worker_exits("kid", code=1)
         assert w.agent("kid").state is AgentState.FAILED
 
-    def test_without_a_policy_it_is_not_started_again_however_long_it_lived(
-        self, w: World
-    ) -> None:
+    def test_without_a_policy_it_is_not_started_again_however_long_it_lived(self, w: World) -> None:
         w.child("kid")
         w.after(3600)
         w.worker_exits("kid", code=1)

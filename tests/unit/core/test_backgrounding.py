@@ -129,6 +129,7 @@ def test_a_timeout_of_nothing_is_immediate_and_starts_nothing(w: World) -> None:
 
 
 def test_a_timer_of_a_call_that_is_gone_does_not_touch_another_of_its_name(w: World) -> None:
+    w.after(1)
     w.begin("X", timeout=50)
     w.exits("X")
     w.stop("A")

@@ -101,9 +101,7 @@ def test_a_late_success_is_ignored(w: World) -> None:
     w.cancel("X")
     w.killed("X")
     w.do(c.GroupExited(w.call("X").group, Exit(code=0), Extent(), w.mono))
-    assert [event.result.state for event in w.events(e.CallEnded, "X")] == [
-        CallState.CANCELLED
-    ]
+    assert [event.result.state for event in w.events(e.CallEnded, "X")] == [CallState.CANCELLED]
 
 
 def test_an_exit_that_comes_first_wins(w: World) -> None:

@@ -39,9 +39,12 @@ def test_a_parked_round_is_closed_in_order(w: World) -> None:
     w.log.clear()
     w.message("stop", to="kid")
     w.take("kid")
-    assert w.order(
-        e.MessageSent, e.PromptQueued, e.WaitSettled, e.CallEnded, e.PromptCreated
-    ) == ["MessageSent", "PromptQueued", "CallEnded", "PromptCreated"]
+    assert w.order(e.MessageSent, e.PromptQueued, e.WaitSettled, e.CallEnded, e.PromptCreated) == [
+        "MessageSent",
+        "PromptQueued",
+        "CallEnded",
+        "PromptCreated",
+    ]
     assert w.call("sleep 5", "kid").state is CallState.CANCELLED
     assert w.call("sleep 30", "kid").state is CallState.RUNNING
     w.exits("sleep 30", "kid")

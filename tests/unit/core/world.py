@@ -159,9 +159,7 @@ class World:
         max_tasks: int = 0,
         digest: str = "opened",
     ) -> None:
-        self.do(
-            c.OpenAgent(agent, surface, digest, max_running=max_running, max_tasks=max_tasks)
-        )
+        self.do(c.OpenAgent(agent, surface, digest, max_running=max_running, max_tasks=max_tasks))
 
     def agent(self, agent: str = "A") -> Agent:
         return self.state.agents[agent]

@@ -1,15 +1,7 @@
-// Command pinfold-worker-go is a sub-agent's worker in Go that needs no model: it follows a
-// small script in its prompt. Use it for a role with `command` in the supervisor's settings.
-//
-// One directive a line; other lines are ignored:
-//
-//	shell <command>            run it with the shell tool
-//	wait [<n>]                 wait for the n-th call of the script, or for any background call
-//	message <agent> <text>     send a message; the agent `parent` is the starter
-//	on_message <text>          the answer when a message comes; {body} stands for its body
-//	status <state> <title>     report a status
-//	sleep <seconds>            do nothing
-//	final <text>               the answer of the turn
+// Command pinfold-worker-go is a sub-agent's worker in Go that needs no model: it follows the
+// script in its prompt, as the role `scripted` does (see docs/workers.md for the directives). Use
+// it for a role with `command` in the supervisor's settings, and as a model of a worker of your
+// own.
 package main
 
 import (
@@ -25,8 +17,15 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	follower := &follower{}
-	if err := pinfold.Worker(ctx, follower.turn); err != nil {
+	// The script and what it has seen are kept over turns.
+	var following *script
+	err := pinfold.Worker(ctx, func(ctx context.Context, agent *pinfold.Agent, turn *pinfold.Turn) (string, error) {
+		if following == nil {
+			following = newScript(agent, turn)
+		}
+		return following.turn(ctx, turn)
+	})
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

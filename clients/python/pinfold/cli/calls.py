@@ -36,16 +36,15 @@ def ps(settings: Settings, agent_id: str, with_ended: bool, as_json: bool) -> No
             click.echo(to_json(call))
         return
     show.table(
-        ("AGENT", "CALL", "STATE", "END", "AGE", "TIME", "PID", "OUTPUT", "COMMAND"),
+        ("AGENT", "CALL", "STATE", "END", "TIME", "PID", "OUTPUT", "COMMAND"),
         [_row(call) for call in calls],
         empty="no calls" if with_ended else "no live calls (all: pinfold ps -a)",
     )
 
 
 def _row(call: Call) -> tuple[str, ...]:
-    running = ""
-    if call.HasField("started_at"):
-        running = show.age(call.started_at, call.ended_at if call.HasField("ended_at") else None)
+    begun = call.started_at if call.HasField("started_at") else call.queued_at
+    running = show.age(begun, call.ended_at if call.HasField("ended_at") else None)
     state = show.call_state(call)
     if call.leftover_processes:
         state += f", {call.leftover_processes} left"
@@ -54,7 +53,6 @@ def _row(call: Call) -> tuple[str, ...]:
         call.call_id,
         state,
         show.call_end(call),
-        show.age(call.queued_at),
         running,
         str(call.pid or ""),
         show.size(call.output.size),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -111,4 +112,7 @@ def _show(event: Event, as_json: bool, internal: bool) -> None:
         time = event.time.ToDatetime().strftime("%H:%M:%S.%f")[:-3]
         about = f"{event.agent_id}/{event.call_id}" if event.call_id else event.agent_id
         text = describe(event).translate(show.CONTROL)
-        click.echo(f"{event.revision}\t{time}\t{event.name}\t{about}\t{text}")
+        if sys.stdout.isatty():
+            click.echo(f"{event.revision:>6}  {time}  {event.name:<23} {about:<22} {text}".rstrip())
+        else:
+            click.echo(f"{event.revision}\t{time}\t{event.name}\t{about}\t{text}")

@@ -78,7 +78,10 @@ def _rows(answer: GetInfoResponse) -> list[tuple[str, str]]:
         ("state", os.fsdecode(answer.state_directory)),
         ("pid", f"{answer.pid}, keeper {answer.keeper_pid}"),
         ("up", show.age(answer.started_at)),
-        ("live", f"{answer.live_calls} calls, {answer.live_agents} agents"),
+        (
+            "live",
+            f"{show.plural(answer.live_calls, 'call')}, {show.plural(answer.live_agents, 'agent')}",
+        ),
         ("waits", str(answer.parked_waits)),
         ("log", f"revisions {answer.oldest_revision} to {answer.revision}"),
         ("durability", answer.durability),

@@ -21,6 +21,8 @@ CallState = call_pb2.CallState
 EndCause = call_pb2.EndCause
 
 _NOT_THERE = ("program does not exist", "program not found", "No such file")
+# Of a column that isn't the last.
+_WIDEST = 34
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
@@ -34,18 +36,38 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> 
     if not rows:
         click.echo(empty)
         return
+    _rich_table(headers, rows)
+
+
+def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for position, header in enumerate(headers):
-        is_last = position == len(headers) - 1
-        shown.add_column(header, overflow="ellipsis" if is_last else "fold", no_wrap=is_last)
+    console = Console()
+    rows = [[*(_cut(cell, _WIDEST) for cell in row[:-1]), row[-1]] for row in rows]
+    # Columns with nothing in them are left out; the last one has the room that is left.
+    *used, last = [n for n in range(len(headers)) if any(row[n] for row in rows)]
+    widths = [max(len(headers[n]), *(len(row[n]) for row in rows)) for n in used]
+    # A space of padding and one of the box after each.
+    room = max(12, console.width - sum(widths) - 2 * len(widths) - 2)
+    shown = Table(
+        box=box.SIMPLE_HEAD,
+        show_header=any(headers),
+        header_style="bold",
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+    )
+    for n in (*used, last):
+        shown.add_column(headers[n], no_wrap=True)
     for row in rows:
-        shown.add_row(*(Text(cell) for cell in row))
-    Console().print(shown)
+        shown.add_row(*(Text(row[n]) for n in used), Text(_cut(row[last], room)))
+    console.print(shown)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def note(text: str) -> None:

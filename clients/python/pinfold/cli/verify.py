@@ -80,9 +80,8 @@ async def _run(settings: Settings, specs: list[Spec], patience: float, *, quiet:
     if settings.address is not None or settings.state is not None:
         async with settings.client() as client:
             return await _verify(client, specs, patience, quiet=quiet)
-    async with own.started() as mine:
-        async with Client.connect(state=mine.state, token="") as client:
-            report = await _verify(client, specs, patience, quiet=quiet)
+    async with own.started() as mine, Client.connect(state=mine.state, token="") as client:
+        report = await _verify(client, specs, patience, quiet=quiet)
     report.survivors(mine.left)
     return report
 

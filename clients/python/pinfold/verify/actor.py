@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from pinfold.agent import Agent
 from pinfold.cli.plain import enum_name
 from pinfold.v1 import agent_pb2, tool_service_pb2
 from pinfold.verify import log
-from pinfold.verify.log import Event
+from pinfold.verify.log import Event, Missing
 
 if TYPE_CHECKING:
     from pinfold.verify.phase import Phase
@@ -60,6 +60,34 @@ class Answer:
         }
 
 
+class Pending:
+    """A call under way, in parallel with what follows.
+
+    Awaiting it gives its answer, or raises Missing: what should end it has happened by then.
+    """
+
+    def __init__(self, id: str, task: asyncio.Task[Answer], patience: float) -> None:
+        self.id = id
+        self.task = task
+        self._patience = patience
+
+    def __await__(self) -> Generator[Any, None, Answer]:
+        return self._answer().__await__()
+
+    async def _answer(self) -> Answer:
+        await asyncio.wait({self.task}, timeout=self._patience)
+        if not self.task.done():
+            raise Missing(f"the answer of {self.id}")
+        return self.task.result()
+
+    def done(self) -> bool:
+        return self.task.done()
+
+    def cancel(self) -> None:
+        """As when the client goes away."""
+        self.task.cancel()
+
+
 class Actor:
     """All tool calls go through CallTool, as a model makes them."""
 
@@ -81,9 +109,10 @@ class Actor:
         call_id = id or f"{tool}-call-{self._calls}"
         return Answer(call_id, await self.agent.call_tool(tool, arguments, tool_call_id=call_id))
 
-    def begin(self, tool: str, /, id: str = "", **arguments: Any) -> asyncio.Task[Answer]:
+    def begin(self, tool: str, /, id: str = "", **arguments: Any) -> Pending:
         """The same, in parallel with what follows."""
-        return self._phase.spawn(self.call(tool, id, **arguments))
+        task = self._phase.spawn(self.call(tool, id, **arguments))
+        return Pending(id or tool, task, self._phase.patience)
 
     async def raw(self, tool: str, arguments: str, id: str = "") -> Answer:
         """With arguments as JSON text, right or wrong."""
@@ -175,17 +204,17 @@ class Actor:
             lambda e: bool(log.settled([e], self.id, wait_id)), f"wait {wait_id} is settled"
         )
 
-    async def parked(self, tool: str, id: str, **arguments: Any) -> asyncio.Task[Answer]:
+    async def parked(self, tool: str, id: str, **arguments: Any) -> Pending:
         """A wait that is installed, and goes on in parallel with what follows."""
-        task = self.begin(tool, id, **arguments)
+        pending = self.begin(tool, id, **arguments)
         installed = self._phase.spawn(self.wait_installed(id))
-        await asyncio.wait({task, installed}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({pending.task, installed}, return_when=asyncio.FIRST_COMPLETED)
         if not installed.done():
             installed.cancel()
-            answer = (await task).said
+            answer = (await pending).said
             self._phase.require(f"wait {id} is installed", expected="installed", got=answer)
         await installed
-        return task
+        return pending
 
     # ------------------------------------------------------------ turns
 
@@ -212,12 +241,3 @@ class Actor:
 
 def shown(prompts: list[agent_pb2.Prompt]) -> list[str]:
     return [prompt.text for prompt in prompts]
-
-
-def gather(*answers: Coroutine[Any, Any, Answer]) -> Coroutine[Any, Any, list[Answer]]:
-    """Parallel calls: all are sent before the first is answered."""
-
-    async def run() -> list[Answer]:
-        return list(await asyncio.gather(*answers))
-
-    return run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -172,19 +173,34 @@ class Phase:
         started = time.monotonic()
         try:
             async with self._prepared():
-                try:
-                    await self.spec.run(self)
-                except Abandoned:
-                    self.note("given up here: what follows needs the check that failed")
-                except Missing as error:
-                    self.check("what should come, comes", expected="in time", got=str(error))
-                except TimeoutError:
-                    self.check("answers come", expected="in time", got="a call that hangs")
+                await self._play()
         except PinfoldError as error:
-            got = f"{type(error).__name__} {error.reason}: {error}"
-            self.check("no RPC fails", expected="an answer", got=got)
+            self._refused(error)
         self.result.seconds = time.monotonic() - started
         return self.result
+
+    async def _play(self) -> None:
+        try:
+            # Patience for one event, several times over: a phase that stands still is ended.
+            async with asyncio.timeout(self.spec.seconds * 2 + 4 * self.patience):
+                await self.spec.run(self)
+        except Abandoned:
+            self.note("given up here: what follows needs the check that failed")
+        except Missing as error:
+            self.check("what should come, comes", expected="in time", got=str(error))
+        except TimeoutError:
+            self.check("answers come", expected="in time", got="a call that hangs")
+        except PinfoldError as error:
+            self._refused(error)
+        except (IndexError, KeyError, ValueError) as error:
+            # What the phase reads its facts from is not there.
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            got = f"{type(error).__name__}: {error} ({where.line})"
+            self.check("the phase can be played to its end", expected="its facts", got=got)
+
+    def _refused(self, error: PinfoldError) -> None:
+        got = f"{type(error).__name__} {error.reason}: {error}"
+        self.check("no RPC fails", expected="an answer", got=got)
 
     @contextlib.asynccontextmanager
     async def _prepared(self) -> AsyncIterator[None]:
@@ -193,11 +209,7 @@ class Phase:
         roots = [f"{self._root}-{n}" for n in range(9)]
         self.log = Log(self.client, info.revision + 1, roots, self.patience)
         try:
-            # Patience for one event, several times over: a phase that stands still is ended.
-            async with (
-                self.log.following(),
-                asyncio.timeout(self.spec.seconds * 2 + 4 * self.patience),
-            ):
+            async with self.log.following():
                 yield
         finally:
             for task in self._tasks:

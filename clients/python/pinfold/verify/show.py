@@ -68,14 +68,14 @@ def show(report: Report) -> None:
     heading("Phases")
     for phase in report.phases:
         verdict = "pass" if phase.passed else "FAIL"
-        count = _of(len(phase.checks), len(phase.failures))
+        checks = _of(len(phase.checks), len(phase.failures))
         line(
-            f"  {verdict}  {phase.section} {phase.name} ({count}, {phase.seconds:.1f} s)",
+            f"  {verdict}  {phase.section} {phase.name} ({checks}, {phase.seconds:.1f} s)",
             "" if phase.passed else "red",
         )
-    count = _of(len(report.checks), len(report.failures))
+    checks = _of(len(report.checks), len(report.failures))
     verdict = "passed" if report.passed else "FAILED"
-    heading(f"{verdict}: {len(report.phases)} phases, {count}, {report.seconds:.1f} s")
+    heading(f"{verdict}: {len(report.phases)} phases, {checks}, {report.seconds:.1f} s")
 
 
 def _routes(report: Report) -> Table:

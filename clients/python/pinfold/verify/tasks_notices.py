@@ -18,15 +18,23 @@ async def notices(p: Phase) -> None:
     await me.user("go on")
     text = texts.task_notice("shell-1", "shell", "echo noted; exit 4", "completed, exit code: 4")
     prompts = await me.next_turn()
-    p.check("it is context of the next request, exactly", expected=[
-        (NOTICE, False, True, text), (USER, True, False, "go on")
-    ], got=[(q.kind, q.activating, q.internal, q.text) for q in prompts],
-            kind="missed prompt")  # fmt: skip
-    p.check("the output is still to be read", expected=(
-        RESULT, "noted\n[status: completed, exit code: 4]"
-    ), got=await read(me, "shell-1"))  # fmt: skip
-    p.check("one notice", expected=1, got=len(log.notices(await p.log.read(), me.id)),
-            kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "it is context of the next request, exactly",
+        expected=[(NOTICE, False, True, text), (USER, True, False, "go on")],
+        got=[(q.kind, q.activating, q.internal, q.text) for q in prompts],
+        kind="missed prompt",
+    )
+    p.check(
+        "the output is still to be read",
+        expected=(RESULT, "noted\n[status: completed, exit code: 4]"),
+        got=await read(me, "shell-1"),
+    )
+    p.check(
+        "one notice",
+        expected=1,
+        got=len(log.notices(await p.log.read(), me.id)),
+        kind="duplicate prompt",
+    )
 
     p.route("a passive notice and waits")
     waiting = await me.parked("wait", "w", timeout_minutes=5)
@@ -40,10 +48,15 @@ async def notices(p: Phase) -> None:
     other = await p.agent(surface="tasks")
     await other.finished("z")
     await other.noticed("z")
-    p.check("to nobody else", expected=([], 1), got=(
-        log.notices(await p.log.read(), me.id, "z"),
-        len(log.notices(await p.log.read(), other.id, "z")),
-    ), kind="leak")  # fmt: skip
+    p.check(
+        "to nobody else",
+        expected=([], 1),
+        got=(
+            log.notices(await p.log.read(), me.id, "z"),
+            len(log.notices(await p.log.read(), other.id, "z")),
+        ),
+        kind="leak",
+    )
 
 
 @phase("tasks-reported", TASKS, "notices of what was reported", 4)
@@ -63,8 +76,11 @@ async def reported(p: Phase) -> None:
     if (await waiting).text.endswith("[status: running]"):
         await read(me, "shell-2", wait=True)
     events = await p.log.read()
-    pending = [e for e in log.notices(events, me.id, "b")
-               if not log.named(events, "prompt.suppressed", agent=me.id)]  # fmt: skip
+    pending = [
+        e
+        for e in log.notices(events, me.id, "b")
+        if not log.named(events, "prompt.suppressed", agent=me.id)
+    ]
     p.check("no notice is left of it", expected=[], got=pending, kind="duplicate prompt")
 
     p.route("a terminal read before delivery")
@@ -76,8 +92,9 @@ async def reported(p: Phase) -> None:
         for e in log.named(await p.log.read(), "prompt.suppressed", agent=me.id)
     ]
     p.check("takes the notice back", expected=True, got=prompt in taken_back)
-    p.check("nothing is delivered", expected=[], got=shown(await me.take()),
-            kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "nothing is delivered", expected=[], got=shown(await me.take()), kind="duplicate prompt"
+    )
 
     p.route("a read of an end that was reported before")
     end = [e.call_ended.reported for e in log.terminals(await p.log.read(), me.id, "a")]
@@ -94,5 +111,9 @@ async def reported(p: Phase) -> None:
 
 async def _silent(p: Phase, me: Actor, call_id: str) -> None:
     await me.ended(call_id)
-    p.check("makes no notice", expected=[], got=log.notices(await p.log.read(), me.id, call_id),
-            kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "makes no notice",
+        expected=[],
+        got=log.notices(await p.log.read(), me.id, call_id),
+        kind="duplicate prompt",
+    )

@@ -22,8 +22,11 @@ async def settings(p: Phase) -> None:
         ("no wakes", "maxConsecutiveWakes = 0", ("maxConsecutiveWakes",)),
         ("half a wake", "maxConsecutiveWakes = 2.5", ("maxConsecutiveWakes",)),
     ):
-        p.check(f"{name} does not load, and says why", expected=containing(*words),
-                got=await _started(text))  # fmt: skip
+        p.check(
+            f"{name} does not load, and says why",
+            expected=containing(*words),
+            got=await _started(text),
+        )
 
 
 async def _started(text: str) -> str:
@@ -50,17 +53,30 @@ async def expired(p: Phase) -> None:
         async with Client.connect(state=small.state, token="") as client:
             me = Actor(p, client.agent("owner"))
             said = await _until_expired(p, me, "shell-2")
-            p.check("expired is told from unknown", expected=(
-                ERROR, "error: task shell-2 has expired: it ended, and its output is no longer kept"
-            ), got=said)  # fmt: skip
-            p.check("unknown stays unknown", expected=(ERROR, "error: unknown task shell-9"),
-                    got=await read(me, "shell-9"))  # fmt: skip
-            p.check("what was not reported is not dropped", expected=(
-                RESULT, "kept\n[status: completed]"
-            ), got=await read(me, "shell-1"))  # fmt: skip
+            p.check(
+                "expired is told from unknown",
+                expected=(
+                    ERROR,
+                    "error: task shell-2 has expired: it ended, and its output is no longer kept",
+                ),
+                got=said,
+            )
+            p.check(
+                "unknown stays unknown",
+                expected=(ERROR, "error: unknown task shell-9"),
+                got=await read(me, "shell-9"),
+            )
+            p.check(
+                "what was not reported is not dropped",
+                expected=(RESULT, "kept\n[status: completed]"),
+                got=await read(me, "shell-1"),
+            )
             answer = await me.shell("true", "next", background=True)
-            p.check("numbers go on after a restart",
-                    expected="started background task shell-6", got=answer.text)  # fmt: skip
+            p.check(
+                "numbers go on after a restart",
+                expected="started background task shell-6",
+                got=answer.text,
+            )
     p.check("nothing is left of it", expected=[], got=small.left, kind="leak")
 
 

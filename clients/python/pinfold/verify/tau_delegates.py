@@ -45,13 +45,24 @@ async def parked(p: Phase) -> None:
     got = await me.queued(MESSAGE, "the delegate's report", body=f"GOT {NONCE}")
     created = await _created(p, sub)
     message = log.named(await p.log.read(), "agent.message_sent", agent=me.id)[0]
-    p.check("message, queued call ended, new prompt, report", expected=True, kind="order",
-            got=message.revision < ended.revision < created.revision < got.revision)  # fmt: skip
+    p.check(
+        "message, queued call ended, new prompt, report",
+        expected=True,
+        kind="order",
+        got=message.revision < ended.revision < created.revision < got.revision,
+    )
     events = await p.log.read()
-    p.check("the queued call was never started", expected=[],
-            got=log.named(events, "call.starting", agent=sub, call=second))  # fmt: skip
-    p.check("the report came before the sleep had ended", expected=[],
-            got=log.terminals(events, sub, first), kind="timing")  # fmt: skip
+    p.check(
+        "the queued call was never started",
+        expected=[],
+        got=log.named(events, "call.starting", agent=sub, call=second),
+    )
+    p.check(
+        "the report came before the sleep had ended",
+        expected=[],
+        got=log.terminals(events, sub, first),
+        kind="timing",
+    )
     await me.queued(WATCH_ANSWER, "the delegate's answer", body="parked done")
 
     p.route("agent_watch off")
@@ -69,9 +80,12 @@ async def parked(p: Phase) -> None:
         "the delegate's later turn",
     )
     events = await p.log.read()
-    p.check("its completion stays with the delegate", expected=(1, 0),
-            got=(len(log.notices(events, sub, first)), len(log.notices(events, me.id))),
-            kind="leak")  # fmt: skip
+    p.check(
+        "its completion stays with the delegate",
+        expected=(1, 0),
+        got=(len(log.notices(events, sub, first)), len(log.notices(events, me.id))),
+        kind="leak",
+    )
     later = [e for e in log.named(events, "prompt.queued", agent=me.id) if e.revision > off]
     p.check("no watch notification after the watch is off", expected=[], got=later, kind="leak")
 
@@ -87,10 +101,17 @@ async def busy(p: Phase) -> None:
     got = await me.queued(MESSAGE, "the delegate's report", body=f"GOT {NONCE}")
     events = await p.log.read()
     ends = log.terminals(events, sub, call)
-    p.check("the call ends by itself, in the foreground", expected=["tool.result"],
-            got=[e.name for e in ends])  # fmt: skip
-    p.check("then comes the report", expected=True, kind="order",
-            got=bool(ends) and ends[0].revision < got.revision)  # fmt: skip
+    p.check(
+        "the call ends by itself, in the foreground",
+        expected=["tool.result"],
+        got=[e.name for e in ends],
+    )
+    p.check(
+        "then comes the report",
+        expected=True,
+        kind="order",
+        got=bool(ends) and ends[0].revision < got.revision,
+    )
 
 
 @phase("waiting-delegate", TAU, "delegate blocked in a wait", 16)
@@ -110,17 +131,28 @@ async def waiting(p: Phase) -> None:
     got = await me.queued(MESSAGE, "the delegate's report", body=f"GOT {NONCE}")
     told = await me.queued(MESSAGE, "the delegate's wait result", body="WAIT ")
     text = told.prompt_queued.prompt.body.removeprefix("WAIT ")
-    p.check("its wait returned exactly these headers", expected=texts.interrupted("exact"),
-            got=text.partition("\n\n")[0])  # fmt: skip
+    p.check(
+        "its wait returned exactly these headers",
+        expected=texts.interrupted("exact"),
+        got=text.partition("\n\n")[0],
+    )
     created = await _created(p, sub)
     events = await p.log.read()
     message = log.named(events, "agent.message_sent", agent=me.id)[0]
     settled = log.named(events, "wait.settled", agent=sub)[0]
-    p.check("message, the wait's result, the prompt, the report", expected=True, kind="order",
-            got=message.revision < settled.revision < created.revision < got.revision)  # fmt: skip
+    p.check(
+        "message, the wait's result, the prompt, the report",
+        expected=True,
+        kind="order",
+        got=message.revision < settled.revision < created.revision < got.revision,
+    )
     p.check("nothing consumed", expected=[], got=list(settled.wait_settled.consumed_call_ids))
-    p.check("before the original call had ended", expected=[],
-            got=log.terminals(events, sub, call), kind="timing")  # fmt: skip
+    p.check(
+        "before the original call had ended",
+        expected=[],
+        got=log.terminals(events, sub, call),
+        kind="timing",
+    )
     await me.queued(WATCH_ANSWER, "the delegate's answer", body="waiting done")
     await _afterwards(p, me, sub, call)
 
@@ -136,12 +168,17 @@ async def _afterwards(p: Phase, me: Actor, sub: str, call: str) -> None:
     )
     await me.queued(WATCH_ANSWER, "the later answer", body="Received.")
     events = await p.log.read()
-    p.check("the delegate is told of its own call", expected=1,
-            got=len(log.notices(events, sub, call)), kind="missed prompt")  # fmt: skip
+    p.check(
+        "the delegate is told of its own call",
+        expected=1,
+        got=len(log.notices(events, sub, call)),
+        kind="missed prompt",
+    )
     answers = log.queued(events, me.id, WATCH_ANSWER)
     p.check("one answer for each turn", expected=2, got=len(answers), kind="duplicate prompt")
-    p.check("and no completion for its parent", expected=[], got=log.notices(events, me.id),
-            kind="leak")  # fmt: skip
+    p.check(
+        "and no completion for its parent", expected=[], got=log.notices(events, me.id), kind="leak"
+    )
 
 
 @phase("waiting-input-delegate", TAU, "delegate that waits for input", 3)
@@ -156,8 +193,11 @@ async def waiting_input(p: Phase) -> None:
     )
     p.check("as input", expected="input_available", got=settled.wait_settled.outcome)
     await me.queued(WATCH_ANSWER, "its answer", body="it came")
-    between = [e for e in await p.log.read() if _is_edge(e, me, sub)
-               and installed.revision < e.revision <= settled.revision]  # fmt: skip
+    between = [
+        e
+        for e in await p.log.read()
+        if _is_edge(e, me, sub) and installed.revision < e.revision <= settled.revision
+    ]
     p.check("a wait is no idle edge for its watcher", expected=[], got=between)
     p.check("its turn began once", expected=1, got=before)
 

@@ -12,13 +12,21 @@ NONCE = "the-nonce-7f3a"
 
 def _check_text(p: Phase, answer: Answer, mode: str, *ids: str) -> None:
     p.check("it is a success", expected=RESULT, got=answer.kind)
-    p.check("exactly these headers, then optional prose", expected=texts.interrupted(mode),
-            got=answer.text.partition("\n\n")[0])  # fmt: skip
-    p.check("neither an id nor the input", expected=without(NONCE, "\r", *(f"`{i}`" for i in ids),
-            *ids), got=answer.text)  # fmt: skip
-    p.check("and as fields", expected=(2, []), got=(
-        int(answer.message.wait.outcome), list(answer.message.wait.results)
-    ))  # fmt: skip
+    p.check(
+        "exactly these headers, then optional prose",
+        expected=texts.interrupted(mode),
+        got=answer.text.partition("\n\n")[0],
+    )
+    p.check(
+        "neither an id nor the input",
+        expected=without(NONCE, "\r", *(f"`{i}`" for i in ids), *ids),
+        got=answer.text,
+    )
+    p.check(
+        "and as fields",
+        expected=(2, []),
+        got=(int(answer.message.wait.outcome), list(answer.message.wait.results)),
+    )
 
 
 @phase("interruption", TAU, "interruption of an exact wait", 4)
@@ -34,34 +42,50 @@ async def interruption(p: Phase) -> None:
 
     p.route("input before a retry of the wait")
     again = await me.wait("call-target")
-    p.check("input that is queued interrupts at once", expected="interrupted",
-            got=again.headers.get("wait_outcome"))  # fmt: skip
+    p.check(
+        "input that is queued interrupts at once",
+        expected="interrupted",
+        got=again.headers.get("wait_outcome"),
+    )
     events = await p.log.read()
     p.check("without an installed wait", expected=[], got=log.installed(events, me.id, again.id))
     prompts = await me.take()
-    p.check("the message is delivered", expected=[texts.message_prompt(me.id, NONCE)],
-            got=shown(prompts), kind="missed prompt")  # fmt: skip
+    p.check(
+        "the message is delivered",
+        expected=[texts.message_prompt(me.id, NONCE)],
+        got=shown(prompts),
+        kind="missed prompt",
+    )
 
     p.route("retry after an interruption")
     await me.open("call-target")
     await me.noticed("call-target")
     retried = await me.wait("call-target")
     p.check("delivers", expected=(RESULT, texts.out("done")), got=retried.said)
-    p.check("once", expected=("error", texts.consumed("call-target")),
-            got=(await me.wait("call-target")).said, confirms="once")  # fmt: skip
+    p.check(
+        "once",
+        expected=("error", texts.consumed("call-target")),
+        got=(await me.wait("call-target")).said,
+        confirms="once",
+    )
 
     p.route("event log of an interruption")
     events = await p.log.read()
     message = log.queued(events, me.id, MESSAGE)[0]
     settled = log.settled(events, me.id, "w")[0]
     created = log.delivered(events, me.id, message.prompt_queued.prompt.prompt_id)
-    p.check("message, then the wait's result, then the prompt", expected=True, kind="order",
-            got=message.revision < settled.revision < (created[0].revision if created else 0),
-            )  # fmt: skip
+    p.check(
+        "message, then the wait's result, then the prompt",
+        expected=True,
+        kind="order",
+        got=message.revision < settled.revision < (created[0].revision if created else 0),
+    )
     p.check("one decision", expected=message.decision_revision, got=settled.decision_revision)
-    p.check("nothing consumed", expected=("interrupted", []), got=(
-        settled.wait_settled.outcome, list(settled.wait_settled.consumed_call_ids)
-    ))  # fmt: skip
+    p.check(
+        "nothing consumed",
+        expected=("interrupted", []),
+        got=(settled.wait_settled.outcome, list(settled.wait_settled.consumed_call_ids)),
+    )
 
 
 @phase("interruption-modes", TAU, "interruption of bare and set waits", 3)
@@ -87,13 +111,23 @@ async def modes(p: Phase) -> None:
     bare = await me.parked("wait", "w4")
     inputs = await me.parked("wait", "w5", timeout_minutes=5)
     await me.message(me.id, NONCE)
-    said = [(await exact).headers.get("wait_mode"), (await bare).headers.get("wait_mode"),
-            (await inputs).text]  # fmt: skip
-    p.check("settles each in its way", expected=["exact", "any_background", texts.INPUT_AVAILABLE],
-            got=said)  # fmt: skip
+    said = [
+        (await exact).headers.get("wait_mode"),
+        (await bare).headers.get("wait_mode"),
+        (await inputs).text,
+    ]
+    p.check(
+        "settles each in its way",
+        expected=["exact", "any_background", texts.INPUT_AVAILABLE],
+        got=said,
+    )
     prompts = await me.take()
-    p.check("and is delivered once", expected=[texts.message_prompt(me.id, NONCE)],
-            got=shown(prompts), kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "and is delivered once",
+        expected=[texts.message_prompt(me.id, NONCE)],
+        got=shown(prompts),
+        kind="duplicate prompt",
+    )
 
     p.route("what does not interrupt")
     waiting = await me.parked("wait", "w6", tool_call_id="call-a")
@@ -101,11 +135,15 @@ async def modes(p: Phase) -> None:
     await me.shell("true")
     other = await p.agent()
     await other.user("for somebody else")
-    p.check("passive input, a foreground sibling, another agent's input", expected=[],
-            got=log.settled(await p.log.read(), me.id, "w6"))  # fmt: skip
+    p.check(
+        "passive input, a foreground sibling, another agent's input",
+        expected=[],
+        got=log.settled(await p.log.read(), me.id, "w6"),
+    )
     await me.open("call-a")
-    p.check("the wait gets its result", expected=(RESULT, texts.out("done")),
-            got=(await waiting).said)  # fmt: skip
+    p.check(
+        "the wait gets its result", expected=(RESULT, texts.out("done")), got=(await waiting).said
+    )
     await me.open("call-b")
     await me.wait("call-b")
 
@@ -119,18 +157,28 @@ async def by_notice(p: Phase) -> None:
     await me.open("y")
     answer = await waiting
     _check_text(p, answer, "exact", "Tool call")
-    p.check("the other is still there", expected=(RESULT, texts.out("why")),
-            got=(await me.wait("y")).said)  # fmt: skip
+    p.check(
+        "the other is still there",
+        expected=(RESULT, texts.out("why")),
+        got=(await me.wait("y")).said,
+    )
 
     p.route("a ready result and queued input")
     await me.open("x")
     await me.noticed("x")
     await me.finished("z", "zed")
     await me.noticed("z")
-    p.check("its own prompt does not interrupt, a ready result goes first",
-            expected=(RESULT, texts.out("ex")), got=(await me.wait("x")).said)  # fmt: skip
-    p.check("the other prompt stays", expected=[texts.notice("z")], got=shown(await me.take()),
-            kind="missed prompt")  # fmt: skip
+    p.check(
+        "its own prompt does not interrupt, a ready result goes first",
+        expected=(RESULT, texts.out("ex")),
+        got=(await me.wait("x")).said,
+    )
+    p.check(
+        "the other prompt stays",
+        expected=[texts.notice("z")],
+        got=shown(await me.take()),
+        kind="missed prompt",
+    )
     p.check("with its result", expected=(RESULT, texts.out("zed")), got=(await me.wait("z")).said)
     await _own_notice(p, me)
 
@@ -141,6 +189,7 @@ async def _own_notice(p: Phase, me: Actor) -> None:
     waiting = await me.parked("wait", "w2", tool_call_id="v")
     await me.open("v")
     answer = await waiting
-    p.check("it is its result, no interruption", expected=(RESULT, texts.out("done")),
-            got=answer.said)  # fmt: skip
+    p.check(
+        "it is its result, no interruption", expected=(RESULT, texts.out("done")), got=answer.said
+    )
     p.check("text in plain lines", expected=like(r"[^\r]*"), got=answer.text)

@@ -58,37 +58,67 @@ async def happy_path(p: Phase) -> None:
         "shell sleep 60\nwait 1\n"
         "final UNEXPECTED cancel-ready-probe completed without cancellation",
     )
-    p.check("the placeholder", expected=texts.agent_placeholder("d", me.id, one.sub),
-            got=one.answer.text, confirms="placeholder-target")  # fmt: skip
-    p.check("self_agent_id", expected=me.id, got=one.answer.headers.get("self_agent_id"),
-            confirms="agent-ids")  # fmt: skip
+    p.check(
+        "the placeholder",
+        expected=texts.agent_placeholder("d", me.id, one.sub),
+        got=one.answer.text,
+        confirms="placeholder-target",
+    )
+    p.check(
+        "self_agent_id",
+        expected=me.id,
+        got=one.answer.headers.get("self_agent_id"),
+        confirms="agent-ids",
+    )
     await me.message(one.sub, f"BOOTSTRAP parent_id={me.id}")
     ready = await me.queued(MESSAGE, "READY", body="READY")
-    p.check("READY, exactly", expected="READY cancel-ready-probe: entering long sleep",
-            got=ready.prompt_queued.prompt.body)  # fmt: skip
+    p.check(
+        "READY, exactly",
+        expected="READY cancel-ready-probe: entering long sleep",
+        got=ready.prompt_queued.prompt.body,
+    )
     await me.take()
     await sleeping(p, one)
-    p.check("cancel says exactly that", expected=(RESULT, texts.CANCEL_REQUESTED),
-            got=(await me.cancel("d")).said, confirms="cancel-text")  # fmt: skip
+    p.check(
+        "cancel says exactly that",
+        expected=(RESULT, texts.CANCEL_REQUESTED),
+        got=(await me.cancel("d")).said,
+        confirms="cancel-text",
+    )
     waited = await me.wait("d")
     p.check("the cancelled end", expected=(ERROR, canceled(me, one)), got=waited.said)
-    p.check("collected once", expected=(ERROR, texts.consumed("d")), got=(await me.wait("d")).said,
-            confirms="once")  # fmt: skip
-    p.check("cancelled once", expected=(ERROR, texts.ALREADY_CANCELED),
-            got=(await me.cancel("d")).said)  # fmt: skip
-    p.check("the delegate is stopped", expected=agent_pb2.AGENT_STATE_STOPPED,
-            got=(await p.client.agent(one.sub).info()).state, kind="leak")  # fmt: skip
+    p.check(
+        "collected once",
+        expected=(ERROR, texts.consumed("d")),
+        got=(await me.wait("d")).said,
+        confirms="once",
+    )
+    p.check(
+        "cancelled once", expected=(ERROR, texts.ALREADY_CANCELED), got=(await me.cancel("d")).said
+    )
+    p.check(
+        "the delegate is stopped",
+        expected=agent_pb2.AGENT_STATE_STOPPED,
+        got=(await p.client.agent(one.sub).info()).state,
+        kind="leak",
+    )
 
     p.route("event log of a cancelled delegate")
     events = await p.log.read()
-    p.check("its background error", expected=[("tool.background_error", "Tool call canceled")],
-            got=[(e.name, e.call_ended.result.error) for e in log.terminals(events, me.id, "d")],
-            )  # fmt: skip
-    p.check("harness.notice", expected=[texts.CANCEL_NOTICE],
-            got=[e.notice.text for e in log.named(events, "harness.notice", agent=me.id)])  # fmt: skip
+    p.check(
+        "its background error",
+        expected=[("tool.background_error", "Tool call canceled")],
+        got=[(e.name, e.call_ended.result.error) for e in log.terminals(events, me.id, "d")],
+    )
+    p.check(
+        "harness.notice",
+        expected=[texts.CANCEL_NOTICE],
+        got=[e.notice.text for e in log.named(events, "harness.notice", agent=me.id)],
+    )
     inner = [e.name for e in log.terminals(events, one.sub, f"{one.sub}-call-1")]
-    p.check("its inner call ended with it", expected=["tool.background_error"], got=inner,
-            kind="leak")  # fmt: skip
+    p.check(
+        "its inner call ended with it", expected=["tool.background_error"], got=inner, kind="leak"
+    )
 
 
 @phase("delegate-wait", TAU, "no-arg wait and wait suppression", 4)
@@ -98,27 +128,37 @@ async def no_arg_wait(p: Phase) -> None:
     one = await delegate(p, me, "second", SLEEPS)
     await me.cancel("second")
     waited = await me.wait()
-    p.check("collects the cancelled delegate, by name", expected=(
-        ERROR, canceled(me, one, "original_tool_call_id: second\n")
-    ), got=waited.said)  # fmt: skip
+    p.check(
+        "collects the cancelled delegate, by name",
+        expected=(ERROR, canceled(me, one, "original_tool_call_id: second\n")),
+        got=waited.said,
+    )
 
     p.route("wait suppression")
     one = await delegate(p, me, "third", SLEEPS)
     cancelled, waited = await asyncio.gather(me.cancel("third"), me.wait("third"))
-    p.check("cancel and wait in parallel", expected=[
-        (RESULT, texts.CANCEL_REQUESTED), (ERROR, canceled(me, one))
-    ], got=[cancelled.said, waited.said])  # fmt: skip
+    p.check(
+        "cancel and wait in parallel",
+        expected=[(RESULT, texts.CANCEL_REQUESTED), (ERROR, canceled(me, one))],
+        got=[cancelled.said, waited.said],
+    )
     await me.ended("third")
-    p.check("no completion prompt is delivered", expected=[],
-            got=[t for t in shown(await me.take()) if "completed" in t],
-            kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "no completion prompt is delivered",
+        expected=[],
+        got=[t for t in shown(await me.take()) if "completed" in t],
+        kind="duplicate prompt",
+    )
     one = await delegate(p, me, "fourth", SLEEPS)
     waiting = await me.parked("wait", "w", tool_call_id="fourth")
     await me.cancel("fourth")
     await waiting
-    p.check("none is queued when the wait was there first", expected=[],
-            got=log.notices(await p.log.read(), me.id, "fourth"), kind="duplicate prompt",
-            )  # fmt: skip
+    p.check(
+        "none is queued when the wait was there first",
+        expected=[],
+        got=log.notices(await p.log.read(), me.id, "fourth"),
+        kind="duplicate prompt",
+    )
 
 
 @phase("delegate-targets", TAU, "completed delegate", 3)
@@ -126,24 +166,44 @@ async def targets(p: Phase) -> None:
     me = await p.agent()
     await delegate(p, me, "done", "final FINAL cancel-completed-probe normal completion")
     await me.noticed("done")
-    p.check("the completion prompt arrives", expected=[texts.notice("done")],
-            got=shown(await me.take()), kind="missed prompt")  # fmt: skip
-    p.check("it is done", expected=(ERROR, texts.ALREADY_DONE), got=(await me.cancel("done")).said,
-            confirms="done-or-unknown")  # fmt: skip
-    p.check("its answer is still available",
-            expected=(RESULT, "FINAL cancel-completed-probe normal completion"),
-            got=(await me.wait("done")).said)  # fmt: skip
-    p.check("once", expected=(ERROR, texts.consumed("done")), got=(await me.wait("done")).said,
-            confirms="once")  # fmt: skip
+    p.check(
+        "the completion prompt arrives",
+        expected=[texts.notice("done")],
+        got=shown(await me.take()),
+        kind="missed prompt",
+    )
+    p.check(
+        "it is done",
+        expected=(ERROR, texts.ALREADY_DONE),
+        got=(await me.cancel("done")).said,
+        confirms="done-or-unknown",
+    )
+    p.check(
+        "its answer is still available",
+        expected=(RESULT, "FINAL cancel-completed-probe normal completion"),
+        got=(await me.wait("done")).said,
+    )
+    p.check(
+        "once",
+        expected=(ERROR, texts.consumed("done")),
+        got=(await me.wait("done")).said,
+        confirms="once",
+    )
 
     p.route("sub_agent_id of a delegate")
     one = await delegate(p, me, "live", SLEEPS)
-    p.check("is no target", expected=(ERROR, texts.unknown_target(one.sub)),
-            got=(await me.cancel(one.sub)).said, confirms="placeholder-target")  # fmt: skip
+    p.check(
+        "is no target",
+        expected=(ERROR, texts.unknown_target(one.sub)),
+        got=(await me.cancel(one.sub)).said,
+        confirms="placeholder-target",
+    )
 
     p.route("duplicate cancel of a delegate")
     pair = await asyncio.gather(me.cancel("live"), me.cancel("live"))
-    p.check("one success, one error", expected=in_any_order([
-        (RESULT, texts.CANCEL_REQUESTED), (ERROR, texts.ALREADY_CANCELED)
-    ]), got=[answer.said for answer in pair])  # fmt: skip
+    p.check(
+        "one success, one error",
+        expected=in_any_order([(RESULT, texts.CANCEL_REQUESTED), (ERROR, texts.ALREADY_CANCELED)]),
+        got=[answer.said for answer in pair],
+    )
     p.check("cancelled", expected=(ERROR, canceled(me, one)), got=(await me.wait("live")).said)

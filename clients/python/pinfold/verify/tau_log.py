@@ -17,16 +17,27 @@ async def hidden(p: Phase) -> None:
     notice = by_kind.get(NOTICE)
     p.require("the prompt is on the log", expected=True, got=notice is not None)
     if notice is not None:
-        p.check("marked as internal by its type", expected=True, got=notice.internal,
-                confirms="hidden")  # fmt: skip
-        p.check("without its text, for people", expected=("", ""), got=(notice.text, notice.body),
-                confirms="hidden")  # fmt: skip
+        p.check(
+            "marked as internal by its type", expected=True, got=notice.internal, confirms="hidden"
+        )
+        p.check(
+            "without its text, for people",
+            expected=("", ""),
+            got=(notice.text, notice.body),
+            confirms="hidden",
+        )
     user = by_kind.get(USER)
-    p.check("a user's own prompt is not hidden", expected=(False, f"verify {p.spec.name}"),
-            got=None if user is None else (user.internal, user.text))  # fmt: skip
+    p.check(
+        "a user's own prompt is not hidden",
+        expected=(False, f"verify {p.spec.name}"),
+        got=None if user is None else (user.internal, user.text),
+    )
     full = log.notices(await p.log.read(), me.id)
-    p.check("shown to who asks for it", expected=[texts.notice("x")],
-            got=[e.prompt_queued.prompt.text for e in full])  # fmt: skip
+    p.check(
+        "shown to who asks for it",
+        expected=[texts.notice("x")],
+        got=[e.prompt_queued.prompt.text for e in full],
+    )
 
 
 @phase("event-log", TAU, "event log", 3)
@@ -37,19 +48,33 @@ async def event_log(p: Phase) -> None:
     first = await p.log.read()
     revisions = [e.revision for e in first]
     p.check("revisions increase", expected=sorted(set(revisions)), got=revisions, kind="order")
-    p.check("a decision's events are together, its first names it", expected=True, got=all(
-        e.decision_revision <= e.revision for e in first
-    ), kind="order")  # fmt: skip
+    p.check(
+        "a decision's events are together, its first names it",
+        expected=True,
+        got=all(e.decision_revision <= e.revision for e in first),
+        kind="order",
+    )
     middle = revisions[len(revisions) // 2]
     resumed = [e.revision async for e in p.client.events(middle, agents=[me.id], stop_at_end=True)]
-    p.check("resuming misses and repeats nothing",
-            expected=[r for r in revisions if r >= middle], got=resumed)  # fmt: skip
-    p.check("a consumed result is on it once", expected=1, got=log.consumers(first, me.id, "x"),
-            confirms="once")  # fmt: skip
+    p.check(
+        "resuming misses and repeats nothing",
+        expected=[r for r in revisions if r >= middle],
+        got=resumed,
+    )
+    p.check(
+        "a consumed result is on it once",
+        expected=1,
+        got=log.consumers(first, me.id, "x"),
+        confirms="once",
+    )
     settled = log.settled(first, me.id, "w")
-    p.check("the wait's end names what it took", expected=[("any", "result", ["x"])],
-            got=[("any", e.wait_settled.outcome, list(e.wait_settled.consumed_call_ids))
-                 for e in settled])  # fmt: skip
+    p.check(
+        "the wait's end names what it took",
+        expected=[("any", "result", ["x"])],
+        got=[
+            ("any", e.wait_settled.outcome, list(e.wait_settled.consumed_call_ids)) for e in settled
+        ],
+    )
 
     p.route("snapshot")
     await me.gated("live")
@@ -60,7 +85,10 @@ async def event_log(p: Phase) -> None:
         agents |= {agent.agent_id for agent in response.snapshot.agents}
         if response.HasField("bookmark"):
             break
-    p.check("the live state, closed by a bookmark", expected=({me.id}, True),
-            got=(agents, "live" in calls))  # fmt: skip
+    p.check(
+        "the live state, closed by a bookmark",
+        expected=({me.id}, True),
+        got=(agents, "live" in calls),
+    )
     await me.cancel("live")
     await me.ended("live")

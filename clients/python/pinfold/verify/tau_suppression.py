@@ -17,10 +17,17 @@ async def suppression(p: Phase) -> None:
     await me.open("x")
     p.check("the wait gets it", expected=(RESULT, texts.out("done")), got=(await waiting).said)
     events = await p.log.read()
-    p.check("no prompt is ever queued", expected=[], got=log.notices(events, me.id, "x"),
-            kind="duplicate prompt")  # fmt: skip
-    p.check("the end is recorded all the same", expected=["tool.background_result"],
-            got=[e.name for e in log.terminals(events, me.id, "x")])  # fmt: skip
+    p.check(
+        "no prompt is ever queued",
+        expected=[],
+        got=log.notices(events, me.id, "x"),
+        kind="duplicate prompt",
+    )
+    p.check(
+        "the end is recorded all the same",
+        expected=["tool.background_result"],
+        got=[e.name for e in log.terminals(events, me.id, "x")],
+    )
 
     p.route("suppression: a pending prompt")
     await me.finished("y")
@@ -32,31 +39,52 @@ async def suppression(p: Phase) -> None:
         e.prompt_suppressed.prompt_id for e in log.named(events, "prompt.suppressed", agent=me.id)
     ]
     p.check("the prompt is taken back", expected=[prompt], got=taken_back)
-    p.check("the model never sees it", expected=[], got=shown(await me.take()),
-            kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "the model never sees it", expected=[], got=shown(await me.take()), kind="duplicate prompt"
+    )
     await me.end_turn()
-    p.check("nor is it woken by it", expected=[], got=shown(await me.next_turn(0.3)),
-            kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "nor is it woken by it",
+        expected=[],
+        got=shown(await me.next_turn(0.3)),
+        kind="duplicate prompt",
+    )
 
     p.route("suppression: already delivered")
     await me.finished("z")
-    p.check("the prompt is delivered", expected=[texts.notice("z")],
-            got=shown(await me.next_turn()), kind="missed prompt")  # fmt: skip
-    p.check("a later wait works", expected=(RESULT, texts.out("done")),
-            got=(await me.wait("z")).said)  # fmt: skip
-    p.check("once", expected=(ERROR, texts.consumed("z")), got=(await me.wait("z")).said,
-            confirms="once")  # fmt: skip
+    p.check(
+        "the prompt is delivered",
+        expected=[texts.notice("z")],
+        got=shown(await me.next_turn()),
+        kind="missed prompt",
+    )
+    p.check(
+        "a later wait works", expected=(RESULT, texts.out("done")), got=(await me.wait("z")).said
+    )
+    p.check(
+        "once",
+        expected=(ERROR, texts.consumed("z")),
+        got=(await me.wait("z")).said,
+        confirms="once",
+    )
     events = await p.log.read()
-    p.check("and takes nothing back", expected=1,
-            got=len(log.named(events, "prompt.suppressed", agent=me.id)))  # fmt: skip
+    p.check(
+        "and takes nothing back",
+        expected=1,
+        got=len(log.named(events, "prompt.suppressed", agent=me.id)),
+    )
 
     p.route("suppression: a bare wait")
     await me.gated("v")
     waiting = await me.parked("wait", "w2")
     await me.open("v")
     await waiting
-    p.check("no prompt is ever queued", expected=[],
-            got=log.notices(await p.log.read(), me.id, "v"), kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "no prompt is ever queued",
+        expected=[],
+        got=log.notices(await p.log.read(), me.id, "v"),
+        kind="duplicate prompt",
+    )
 
 
 @phase("restored-notices", TAU, "completion prompts that come back", 4)
@@ -67,29 +95,45 @@ async def restored(p: Phase) -> None:
     await me.gated("x")
     waiting = await me.parked("wait", "w", tool_call_id="x")
     await me.user("something else")
-    p.check("is interrupted", expected="interrupted",
-            got=(await waiting).headers.get("wait_outcome"))  # fmt: skip
+    p.check(
+        "is interrupted", expected="interrupted", got=(await waiting).headers.get("wait_outcome")
+    )
     await me.take()
     await me.open("x")
     await me.noticed("x")
-    p.check("the prompt comes when the call ends, once", expected=[texts.notice("x")],
-            got=shown(await me.take()), kind="missed prompt")  # fmt: skip
-    p.check("the retry delivers", expected=(RESULT, texts.out("done")),
-            got=(await me.wait("x")).said)  # fmt: skip
+    p.check(
+        "the prompt comes when the call ends, once",
+        expected=[texts.notice("x")],
+        got=shown(await me.take()),
+        kind="missed prompt",
+    )
+    p.check(
+        "the retry delivers", expected=(RESULT, texts.out("done")), got=(await me.wait("x")).said
+    )
 
     p.route("a wait whose client is gone")
     await me.gated("y")
     waiting = await me.parked("wait", "w2", tool_call_id="y")
     waiting.cancel()
     gone = await me.wait_settled("w2")
-    p.check("consumes nothing", expected=("cancelled", []),
-            got=(gone.wait_settled.outcome, list(gone.wait_settled.consumed_call_ids)))  # fmt: skip
+    p.check(
+        "consumes nothing",
+        expected=("cancelled", []),
+        got=(gone.wait_settled.outcome, list(gone.wait_settled.consumed_call_ids)),
+    )
     await me.open("y")
     await me.noticed("y")
-    p.check("and the prompt comes, once", expected=[texts.notice("y")], got=shown(await me.take()),
-            kind="missed prompt")  # fmt: skip
-    p.check("the result is still there", expected=(RESULT, texts.out("done")),
-            got=(await me.wait("y")).said)  # fmt: skip
+    p.check(
+        "and the prompt comes, once",
+        expected=[texts.notice("y")],
+        got=shown(await me.take()),
+        kind="missed prompt",
+    )
+    p.check(
+        "the result is still there",
+        expected=(RESULT, texts.out("done")),
+        got=(await me.wait("y")).said,
+    )
 
     p.route("a prompt that was delivered")
     await me.finished("z")
@@ -99,6 +143,10 @@ async def restored(p: Phase) -> None:
     waiting = await me.parked("wait", "w3", tool_call_ids=["z", "held"])
     waiting.cancel()
     await me.wait_settled("w3")
-    p.check("is not repeated", expected=1, got=len(log.notices(await p.log.read(), me.id, "z")),
-            kind="duplicate prompt")  # fmt: skip
+    p.check(
+        "is not repeated",
+        expected=1,
+        got=len(log.notices(await p.log.read(), me.id, "z")),
+        kind="duplicate prompt",
+    )
     await me.cancel("held")

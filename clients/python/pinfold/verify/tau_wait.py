@@ -17,23 +17,36 @@ async def wait_exact(p: Phase) -> None:
     await me.gated("x", "late")
     waiting = await me.parked("wait", "w", tool_call_id="  x  ")
     await me.open("x")
-    p.check("a wait on a running call gets its result, its id is trimmed",
-            expected=(RESULT, texts.out("late")), got=(await waiting).said)  # fmt: skip
+    p.check(
+        "a wait on a running call gets its result, its id is trimmed",
+        expected=(RESULT, texts.out("late")),
+        got=(await waiting).said,
+    )
     again = await me.wait("x")
     p.check("once", expected=(ERROR, texts.consumed("x")), got=again.said, confirms="once")
     repeat = await me.call("wait", "w", tool_call_id="  x  ")
-    p.check("the same wait sent again gets the same answer", expected=(RESULT, texts.out("late")),
-            got=repeat.said)  # fmt: skip
-    p.check("the result stays readable, consumed", expected=(True, "out late"),
-            got=_read(await me.agent.get("x")))  # fmt: skip
+    p.check(
+        "the same wait sent again gets the same answer",
+        expected=(RESULT, texts.out("late")),
+        got=repeat.said,
+    )
+    p.check(
+        "the result stays readable, consumed",
+        expected=(True, "out late"),
+        got=_read(await me.agent.get("x")),
+    )
 
     p.route("wait on a call in the foreground")
     front = await me.shell("echo front", "front")
     p.require("it returned", expected=RESULT, got=front.kind)
-    p.check("it returned normally", expected=(ERROR, texts.returned_normally("front")),
-            got=(await me.wait("front")).said)  # fmt: skip
-    p.check("said once", expected=(ERROR, texts.consumed("front")),
-            got=(await me.wait("front")).said)  # fmt: skip
+    p.check(
+        "it returned normally",
+        expected=(ERROR, texts.returned_normally("front")),
+        got=(await me.wait("front")).said,
+    )
+    p.check(
+        "said once", expected=(ERROR, texts.consumed("front")), got=(await me.wait("front")).said
+    )
     gate = await p.gate("live")
     live = me.begin("shell", "live", command=f"cat {gate}; echo live")
     await me.happened("call.started", "live")
@@ -41,23 +54,34 @@ async def wait_exact(p: Phase) -> None:
     await p.open_gate("live")
     answers = await asyncio.gather(live, both)
     if answers[0].kind == RESULT:
-        p.check("its caller and its waiter both get it", expected=[answers[0].said] * 2,
-                got=[answer.said for answer in answers])  # fmt: skip
+        p.check(
+            "its caller and its waiter both get it",
+            expected=[answers[0].said] * 2,
+            got=[answer.said for answer in answers],
+        )
     else:
         p.note("the foreground call went to the background on this machine", "timing")
         p.check("its waiter gets it", expected=(RESULT, texts.out("live")), got=answers[1].said)
 
     p.route("wait for unknown ids")
-    p.check("absent", expected=(ERROR, texts.unknown("nobody")),
-            got=(await me.wait("nobody")).said)  # fmt: skip
-    p.check("a wait is not waitable", expected=(ERROR, texts.unknown("w")),
-            got=(await me.wait("w")).said)  # fmt: skip
+    p.check("absent", expected=(ERROR, texts.unknown("nobody")), got=(await me.wait("nobody")).said)
+    p.check(
+        "a wait is not waitable",
+        expected=(ERROR, texts.unknown("w")),
+        got=(await me.wait("w")).said,
+    )
     other = await p.agent()
     await other.finished("theirs", "theirs")
-    p.check("another conversation's", expected=(ERROR, texts.unknown("theirs")),
-            got=(await me.wait("theirs")).said)  # fmt: skip
-    p.check("whose owner can still collect it", expected=(RESULT, texts.out("theirs")),
-            got=(await other.wait("theirs")).said)  # fmt: skip
+    p.check(
+        "another conversation's",
+        expected=(ERROR, texts.unknown("theirs")),
+        got=(await me.wait("theirs")).said,
+    )
+    p.check(
+        "whose owner can still collect it",
+        expected=(RESULT, texts.out("theirs")),
+        got=(await other.wait("theirs")).said,
+    )
 
 
 def _read(call: object) -> tuple[bool, str]:
@@ -99,8 +123,9 @@ async def wait_arguments(p: Phase) -> None:
         "[]",
     ):
         answer = await me.raw("wait", arguments)
-        p.check(f"{arguments[:40]} is refused", expected=(ERROR, starting("error: ")),
-                got=answer.said)  # fmt: skip
+        p.check(
+            f"{arguments[:40]} is refused", expected=(ERROR, starting("error: ")), got=answer.said
+        )
     events = await p.log.read()
     p.check("a refused wait leaves nothing behind", expected=[], got=log.installed(events, me.id))
 
@@ -108,10 +133,16 @@ async def wait_arguments(p: Phase) -> None:
 @phase("wait-bare", TAU, "bare wait", 4)
 async def wait_bare(p: Phase) -> None:
     me = await p.agent()
-    p.check("nothing to wait for", expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
-            got=(await me.wait()).said)  # fmt: skip
-    p.check("a sibling in the foreground does not count",
-            expected=texts.NOTHING_TO_WAIT_FOR, got=await _with_front(p, me))  # fmt: skip
+    p.check(
+        "nothing to wait for",
+        expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
+        got=(await me.wait()).said,
+    )
+    p.check(
+        "a sibling in the foreground does not count",
+        expected=texts.NOTHING_TO_WAIT_FOR,
+        got=await _with_front(p, me),
+    )
 
     p.route("bare wait takes the oldest completion")
     await me.gated("a", "first started")
@@ -119,45 +150,69 @@ async def wait_bare(p: Phase) -> None:
     await me.open("b")
     await me.open("a")
     taken = [(await me.wait()).said, (await me.wait()).said]
-    p.check("in the order of completion, each named", expected=[
-        (RESULT, texts.out("first ended", "original_tool_call_id: b\nstatus: 0")),
-        (RESULT, texts.out("first started", "original_tool_call_id: a\nstatus: 0")),
-    ], got=taken)  # fmt: skip
-    p.check("and nothing twice", expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
-            got=(await me.wait()).said, confirms="once")  # fmt: skip
+    p.check(
+        "in the order of completion, each named",
+        expected=[
+            (RESULT, texts.out("first ended", "original_tool_call_id: b\nstatus: 0")),
+            (RESULT, texts.out("first started", "original_tool_call_id: a\nstatus: 0")),
+        ],
+        got=taken,
+    )
+    p.check(
+        "and nothing twice",
+        expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
+        got=(await me.wait()).said,
+        confirms="once",
+    )
 
     p.route("bare wait for the next completion")
     await me.gated("c", "next")
     waiting = await me.parked("wait", "w")
     await me.open("c")
-    p.check("it gets the next", expected=(
-        RESULT, texts.out("next", "original_tool_call_id: c\nstatus: 0")
-    ), got=(await waiting).said)  # fmt: skip
+    p.check(
+        "it gets the next",
+        expected=(RESULT, texts.out("next", "original_tool_call_id: c\nstatus: 0")),
+        got=(await waiting).said,
+    )
 
     p.route("bare wait and errors")
     await me.gated("d")
     waiting = await me.parked("wait", "w2")
     await me.cancel("d")
     answer = await waiting
-    p.check("a cancelled call, by name", expected=(
-        ERROR, starting(f"{texts.CANCELED}\noriginal_tool_call_id: d\n")
-    ), got=answer.said)  # fmt: skip
+    p.check(
+        "a cancelled call, by name",
+        expected=(ERROR, starting(f"{texts.CANCELED}\noriginal_tool_call_id: d\n")),
+        got=answer.said,
+    )
     await me.gated("e")
     exact = await me.parked("wait", "w3", tool_call_id="e")
     bare = await me.parked("wait", "w4")
     await me.cancel("e")
-    p.check("an exact wait goes before a bare one",
-            expected=(ERROR, starting(texts.CANCELED)), got=(await exact).said)  # fmt: skip
-    p.check("a bare wait that has nothing left does not hang",
-            expected=(ERROR, texts.NOTHING_TO_WAIT_FOR), got=(await bare).said)  # fmt: skip
+    p.check(
+        "an exact wait goes before a bare one",
+        expected=(ERROR, starting(texts.CANCELED)),
+        got=(await exact).said,
+    )
+    p.check(
+        "a bare wait that has nothing left does not hang",
+        expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
+        got=(await bare).said,
+    )
 
     p.route("bare wait is conversation-scoped")
     other = await p.agent()
     await other.finished("theirs")
-    p.check("another conversation's completion is not taken",
-            expected=(ERROR, texts.NOTHING_TO_WAIT_FOR), got=(await me.wait()).said)  # fmt: skip
-    p.check("its owner takes it", expected="theirs",
-            got=(await other.wait()).headers.get("original_tool_call_id"))  # fmt: skip
+    p.check(
+        "another conversation's completion is not taken",
+        expected=(ERROR, texts.NOTHING_TO_WAIT_FOR),
+        got=(await me.wait()).said,
+    )
+    p.check(
+        "its owner takes it",
+        expected="theirs",
+        got=(await other.wait()).headers.get("original_tool_call_id"),
+    )
 
 
 async def _with_front(p: Phase, me: Actor) -> str:
@@ -195,18 +250,32 @@ async def wait_set(p: Phase) -> None:
     p.check("a member's error does not end it", expected=False, got=waiting.done())
     await me.open("a")
     answer = await waiting
-    p.check("all together, in request order, errors nested", expected=(
-        RESULT, like(r".*error: Tool call canceled\n.*original_tool_call_id: b\n.*"
-                     r"original_tool_call_id: a\n.*out alpha.*")
-    ), got=answer.said)  # fmt: skip
+    p.check(
+        "all together, in request order, errors nested",
+        expected=(
+            RESULT,
+            like(
+                r".*error: Tool call canceled\n.*original_tool_call_id: b\n.*"
+                r"original_tool_call_id: a\n.*out alpha.*"
+            ),
+        ),
+        got=answer.said,
+    )
     members = [(r.call_id, r.error) for r in answer.message.wait.results]
     p.check("and as fields", expected=[("b", "Tool call canceled"), ("a", "")], got=members)
     events = await p.log.read()
-    p.check("no notice of a member", expected=[], got=log.notices(events, me.id),
-            kind="duplicate prompt")  # fmt: skip
-    p.check("each consumed once", expected=(1, 1), got=(
-        log.consumers(events, me.id, "a"), log.consumers(events, me.id, "b")
-    ), confirms="once")  # fmt: skip
+    p.check(
+        "no notice of a member",
+        expected=[],
+        got=log.notices(events, me.id),
+        kind="duplicate prompt",
+    )
+    p.check(
+        "each consumed once",
+        expected=(1, 1),
+        got=(log.consumers(events, me.id, "a"), log.consumers(events, me.id, "b")),
+        confirms="once",
+    )
 
     p.route("a set with a bad member")
     await me.finished("c", "gamma")
@@ -214,8 +283,9 @@ async def wait_set(p: Phase) -> None:
     for bad, text in (("nobody", texts.unknown("nobody")), ("a", texts.consumed("a"))):
         refused = await me.call("wait", tool_call_ids=["c", "held", bad])
         p.check(f"is refused as a whole ({bad})", expected=(ERROR, text), got=refused.said)
-    p.check("and changes nothing", expected=(RESULT, texts.out("gamma")),
-            got=(await me.wait("c")).said)  # fmt: skip
+    p.check(
+        "and changes nothing", expected=(RESULT, texts.out("gamma")), got=(await me.wait("c")).said
+    )
 
     p.route("a set that is cancelled")
     await me.noticed("c")
@@ -225,8 +295,13 @@ async def wait_set(p: Phase) -> None:
     await me.wait_settled("w2")
     await me.open("held")
     await me.noticed("held")
-    p.check("its members are released", expected=(RESULT, texts.out("done")),
-            got=(await me.wait("held")).said)  # fmt: skip
-    p.check("its wait consumed nothing", expected=in_any_order(["cancelled"]), got=[
-        e.wait_settled.outcome for e in log.settled(await p.log.read(), me.id, "w2")
-    ])  # fmt: skip
+    p.check(
+        "its members are released",
+        expected=(RESULT, texts.out("done")),
+        got=(await me.wait("held")).said,
+    )
+    p.check(
+        "its wait consumed nothing",
+        expected=in_any_order(["cancelled"]),
+        got=[e.wait_settled.outcome for e in log.settled(await p.log.read(), me.id, "w2")],
+    )

@@ -3,6 +3,10 @@ supervisor's own must agree with them."""
 
 from __future__ import annotations
 
+import re
+
+from pinfold.verify.expect import like
+
 CANCEL_REQUESTED = "Tool cancellation requested"
 INPUT_AVAILABLE = "input_available: true"
 TIMED_OUT = "timed_out: true"
@@ -96,6 +100,6 @@ def task_notice(task_id: str, kind: str, label: str, status: str) -> str:
     )
 
 
-def out(line: str, headers: str = "status: 0") -> str:
-    """The result of a command that printed one line."""
-    return f"{headers}\n\nout {line}"
+def out(line: str, headers: str = "status: 0") -> like:
+    """The result of a command that printed one line; on a slow machine it took over 5 s."""
+    return like(rf"{re.escape(headers)}(\nduration_seconds: \d+)?\n\nout {re.escape(line)}")

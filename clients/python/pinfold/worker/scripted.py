@@ -5,7 +5,7 @@ The script is the prompt it was started with, a directive a line (docs/workers.m
     shell COMMAND             run it; goes on with the placeholder if it goes to the background
     wait [N]                  wait for the N-th shell call, or for any
     cancel N                  cancel the N-th shell call
-    await_message             until a message has arrived
+    await_message             until a message is there that no other `await_message` took
     message WHO TEXT          WHO: an agent id, or `parent`
     status STATE TITLE
     agent [call] [ROLE]       start a sub-agent; its script is the indented lines that follow
@@ -44,7 +44,8 @@ class _Script:
     values: dict[str, str]
     calls: list[str] = field(default_factory=list)
     on_message: str = ""
-    messages: int = 0
+    arrived: list[agent_pb2.Prompt] = field(default_factory=list)
+    """Messages that no `await_message` has taken."""
 
 
 async def run_turn(turn: Turn) -> str:
@@ -74,9 +75,8 @@ async def _arrived(turn: Turn, script: _Script, prompts: list[agent_pb2.Prompt])
     for prompt in prompts:
         if prompt.kind != agent_pb2.PROMPT_KIND_MESSAGE:
             continue
-        script.messages += 1
-        script.values["body"] = prompt.body
-        script.values["from"] = prompt.from_agent_id
+        script.arrived.append(prompt)
+        _about(script, prompt)
         if script.on_message:
             answer = await _do(turn, script, script.on_message)
             if answer is not None:
@@ -109,12 +109,12 @@ async def _do(turn: Turn, script: _Script, line: str) -> str | None:
             answer = await turn.call_tool("cancel", {"tool_call_id": _call(script, text)})
             script.values["out"] = answer.text
         case "await_message":
-            seen = script.messages
-            while script.messages == seen:
+            while not script.arrived:
                 await turn.agent.wait_for_input()
                 answer_now = await _arrived(turn, script, await turn.take())
                 if answer_now is not None:
                     return answer_now
+            _about(script, script.arrived.pop(0))
         case "message":
             who, _, body = text.partition(" ")
             recipient = script.values["parent"] if who == "parent" else who
@@ -131,6 +131,11 @@ async def _do(turn: Turn, script: _Script, line: str) -> str | None:
         case _:
             raise ScriptError(f"not a directive: {line.strip()!r}")
     return None
+
+
+def _about(script: _Script, message: agent_pb2.Prompt) -> None:
+    script.values["body"] = message.body
+    script.values["from"] = message.from_agent_id
 
 
 def _value(script: _Script, field: re.Match[str]) -> str:

@@ -1,0 +1,138 @@
+"""Each deliberate break of the supervisor is caught, by the check that is about it.
+
+All runs are made side by side, a few at a time, by the first test that needs one; each has a
+daemon of its own that `broken/launch.py` has broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinfold.verify import own
+from support import MARKER, processes_with
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cases import CASES, Case
+
+LAUNCH = Path(__file__).parent / "broken" / "launch.py"
+AT_A_TIME = 6
+# What a broken supervisor never does, need not be awaited for long.
+PATIENCE = "6"
+
+pytestmark = pytest.mark.timeout(230)
+
+
+@dataclass
+class Run:
+    code: int
+    report: dict[str, Any]
+    errors: str
+
+    def failed(self) -> list[tuple[str, str]]:
+        """Phase and check."""
+        return [
+            (phase["name"], check["name"])
+            for phase in self.report.get("phases", [])
+            for check in phase["checks"]
+            if not check["passed"]
+        ]
+
+
+async def _run(broken: str, phase: str) -> Run:
+    """The phase against a daemon that is broken."""
+    directory = Path(tempfile.mkdtemp(prefix="pf-", dir="/tmp"))
+    marker = uuid.uuid4().hex
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PINFOLD_")}
+    env[MARKER] = marker
+    state = directory / "state"
+    state.mkdir(mode=0o700)
+    (state / "pinfold.toml").write_text(own.SETTINGS)
+    read, write = os.pipe()
+    try:
+        with (directory / "log").open("wb") as log:
+            daemon = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(LAUNCH),
+                broken,
+                "--state",
+                str(state),
+                "--ready-fd",
+                str(write),
+                stdout=log,
+                stderr=log,
+                env=env,
+                pass_fds=[write],
+            )
+        os.close(write)
+        ready = await asyncio.to_thread(os.read, read, 4096)
+        if not ready:
+            return Run(-1, {}, (directory / "log").read_text())
+        address = f"unix:{state / 'pinfold.sock'}"
+        arguments = ["verify", "--address", address, "--json", "--patience", PATIENCE]
+        verify = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "pinfold",
+            *arguments,
+            "--phase",
+            phase,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+        )
+        out, errors = await verify.communicate()
+        daemon.kill()
+        await daemon.wait()
+        report = json.loads(out) if out else {}
+        return Run(verify.returncode or 0, report, errors.decode())
+    finally:
+        os.close(read)
+        for pid in processes_with(MARKER, marker):
+            # A broken supervisor may leave anything.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+async def _run_all() -> dict[tuple[str, str], Run]:
+    places = asyncio.Semaphore(AT_A_TIME)
+
+    async def one(broken: str, phase: str) -> Run:
+        async with places:
+            return await _run(broken, phase)
+
+    keys = [(case.broken, case.phase) for case in CASES]
+    runs = await asyncio.gather(*(one(*key) for key in keys))
+    return dict(zip(keys, runs))
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[tuple[str, str], Run]:
+    return asyncio.run(_run_all())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.broken for case in CASES])
+def test_break_is_caught(runs: dict[tuple[str, str], Run], case: Case) -> None:
+    run = runs[case.broken, case.phase]
+    assert run.code == 1, f"exit code {run.code}: {run.errors}"
+    assert run.report["passed"] is False
+    assert (case.phase, case.check) in run.failed()
+
+
+def test_launcher_itself_breaks_nothing() -> None:
+    run = asyncio.run(_run("nothing", "wait-exact"))
+    assert run.failed() == []
+    assert run.code == 0, run.errors
