@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 import time
 import traceback
@@ -38,6 +39,8 @@ def main() -> int:
     names = options.questions or (QUICK if options.quick else QUESTIONS)
     if unknown := [name for name in names if name not in QUESTIONS]:
         parser.error(f"no such question: {', '.join(unknown)} (there are: {', '.join(QUESTIONS)})")
+    # Told to end, it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     about = machine()
     begin = time.monotonic()
     rows: list[Row] = []

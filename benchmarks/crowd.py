@@ -87,8 +87,8 @@ def park_bare(bare: Bare, loads: Sequence[Load], size: int) -> Callable[[], list
 
 
 def release_bare(bare: Bare, load: Load, *, one: bool = False) -> int:
-    """All of them, or the first. Returns when that was asked for."""
-    call = "first" if one else ""
+    """All of them, or the newest. Returns when that was asked for."""
+    call = "newest" if one else ""
     return int(load.call("release", address=bare.address, agent="a", call=call)["at"])
 
 

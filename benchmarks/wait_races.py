@@ -106,7 +106,6 @@ def _parked(
         return took
 
     def bare_winner() -> list[float]:
-        """One more waiter, who is first in the line: it is put there by one that goes."""
         answer = loads[0].begin("wait", address=bench.bare.address, agent="last", calls=["x"])
         await_parked(bench.bare, size + 1)
         began = release_bare(bench.bare, loads[0], one=True)
@@ -210,14 +209,14 @@ async def _cancel_and_exit(client: Client, agent: str, number: int) -> tuple[int
     return ends, said
 
 
-async def _message_and_completion(client: Client, agent: str, number: int) -> tuple[int, str]:
-    """A message comes as the awaited call ends: the result is consumed once all the same."""
+async def _prompt_and_completion(client: Client, agent: str, number: int) -> tuple[int, str]:
+    """A prompt comes as the awaited call ends: the result is consumed once all the same."""
     handle = client.agent(f"{agent}-{number}")
     call = await handle.run("sleep 0.02", shell=SHELL, background=True)
     assert isinstance(call, Placeholder)
     wait = asyncio.create_task(handle.wait_exact(call.call_id))
     await asyncio.sleep(0.015 + number % 5 * 0.003)
-    await client.agent(agent).message(handle.agent_id, "hello")
+    await handle.send_prompt("hello")
     answer = await wait
     said = "interrupted" if answer.interrupted else "result"
     consumed = len(answer.results)
@@ -256,7 +255,7 @@ async def _disconnect_and_delivery(client: Client, agent: str, number: int) -> t
 Race = Callable[[Client, str, int], "asyncio.Future[tuple[int, str]]"]
 _RACES = {
     "cancel against exit": _cancel_and_exit,
-    "message against completion": _message_and_completion,
+    "a prompt against completion": _prompt_and_completion,
     "disconnect against delivery": _disconnect_and_delivery,
 }
 

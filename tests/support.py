@@ -20,7 +20,8 @@ from pinfold import Client, SyncClient
 
 T = TypeVar("T")
 
-MARKER = "PINFOLD_TEST_MARKER"
+# Not a name of pinfold's own: those are kept from the programs that calls run.
+MARKER = "TEST_OF_PINFOLD"
 READY_TIMEOUT = 30.0
 
 

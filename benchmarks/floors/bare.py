@@ -3,7 +3,7 @@
     python -m benchmarks.floors.bare SOCKET
 
  - GetInfo answers at once.
- - Wait parks until CancelCall, which releases all waits; with a call_id only the first.
+ - Wait parks until CancelCall, which releases all waits; with a call_id only the newest.
  - ReadOutput sends `limit` bytes in messages of `offset` bytes.
  - Watch sends the messages of the file that `filter.call_id` names, each to every watcher.
 """
@@ -82,8 +82,8 @@ class Bare:
     async def CancelCall(
         self, request: call_service_pb2.CancelCallRequest, context: object
     ) -> call_service_pb2.CancelCallResponse:
-        left = 1 if request.call_id else len(self._parked)
-        parked, self._parked = self._parked[:left], self._parked[left:]
+        first = -1 if request.call_id else 0
+        parked, self._parked = self._parked[first:], self._parked[:first]
         for future in parked:
             if not future.done():
                 future.set_result(None)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import platformdirs
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     PositiveFloat,
@@ -34,6 +35,16 @@ from pinfoldd.core.settings import Settings
 from pinfoldd.core.values import Surface
 
 NonNegative = Annotated[float, Field(ge=0)]
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as it is written: `true` and `2.0` are none. (Text: the environment's.)"""
+    if isinstance(value, bool | float):
+        raise ValueError("a whole number, without a decimal point")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
 
 
 class ConfigError(Exception):
@@ -101,15 +112,13 @@ class Waits(_Table):
 
 
 class Tasks(_Table):
-    wait_timeout_ms: PositiveInt = Field(default=30_000, alias="waitTimeoutMs")
-    max_wait_timeout_ms: PositiveInt = Field(default=600_000, alias="maxWaitTimeoutMs")
+    wait_timeout_ms: Whole = Field(default=30_000, alias="waitTimeoutMs")
+    max_wait_timeout_ms: Whole = Field(default=600_000, alias="maxWaitTimeoutMs")
     completion_delivery: Literal["quiet", "wakeup"] = Field(
         default="quiet", alias="completionDelivery"
     )
-    max_consecutive_wakes: Annotated[int, Field(ge=1, strict=True)] = Field(
-        default=3, alias="maxConsecutiveWakes"
-    )
-    active: PositiveInt = 10
+    max_consecutive_wakes: Whole = Field(default=3, alias="maxConsecutiveWakes")
+    active: Whole = 10
 
     @model_validator(mode="after")
     def _ordered(self) -> Tasks:

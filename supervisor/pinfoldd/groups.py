@@ -173,6 +173,10 @@ class Groups:
                     self._spawn(agent.id, call.id)
                 elif call.state is CallState.STOPPING:
                     self.send(m.Stop(call.group, call.grace))
+            for call_id in agent.leftovers:
+                call = agent.calls[call_id]
+                if call.kill_leftovers or not agent.is_live:
+                    self.send(m.Stop(call.group, call.grace))
             worker = agent.worker
             if worker is not None and worker.running and not agent.is_live:
                 self.send(m.Stop(worker.group))

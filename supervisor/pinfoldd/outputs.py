@@ -74,10 +74,10 @@ class Outputs:
             await self._groups.assigned(call)
         with self.reader(call) as reader:
             while True:
-                # Asked for before looking, so that no growth in between is slept through.
-                more = self._groups.more(call.group) if follow and call.group else None
                 standing = self.standing(call)
                 over = standing.closed or (until_end and not call.live)
+                # Asked for before the first await, so that no growth is slept through.
+                more = self._groups.more(call.group) if follow and not over else None
                 end = standing.extent.size
                 while offset < end:
                     chunks = reader.read(offset, PIECE, end)
@@ -86,9 +86,7 @@ class Outputs:
                     for chunk in chunks:
                         yield chunk
                     offset = chunks[-1].end
-                if more is None or over:
-                    if more is not None:
-                        more.cancel()
+                if more is None:
                     return
                 try:
                     await more

@@ -178,12 +178,13 @@ class Supervisor:
     def _lost(self) -> None:
         """The keeper is gone, or only the link to it."""
         self._groups.attach(None)
-        if not self._stop_asked.is_set():
+        # Also while stopping: what a lost keeper leaves behind has to be ended, too.
+        if not self._ended.is_set():
             log.error("the link to the keeper is lost; connecting again")
             self._keeper_task = asyncio.ensure_future(self._reconnect())
 
     async def _reconnect(self) -> None:
-        while not self._stop_asked.is_set():
+        while not self._ended.is_set():
             if self._keeper_process is not None:
                 await asyncio.to_thread(_reap, self._keeper_process)
             try:
@@ -225,6 +226,9 @@ class Supervisor:
             # of the loop to cancel their waits, and the loop then commits that.
             await self._server.stop(_STOP_GRACE)
             await asyncio.sleep(0)
+        if self._keeper_task is not None:
+            # A keeper that is just being started would be left behind.
+            await asyncio.wait([self._keeper_task])
         await self._loop.close()
         await self._dismiss_keeper()
         await self.abandon()
@@ -240,7 +244,7 @@ class Supervisor:
 
     async def abandon(self) -> None:
         """Let go of what was opened. Groups run on with their keeper."""
-        self._stop_asked.set()
+        self._ended.set()
         if self._link is not None:
             self._link.close()
             await asyncio.sleep(0)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import EXPECTED, LANGUAGES, SCENARIOS, Runs
+from conformance_driver import EXPECTED, LANGUAGES, SCENARIOS, Runs
 
 from pinfoldd.core.reasons import Reason
 
 pytestmark = pytest.mark.timeout(900)
 
 # The supervisor's own tests inject these faults (README.md).
-ELSEWHERE = {Reason.STORE_FAILING, Reason.KEEPER_UNAVAILABLE, Reason.WORKER_START_FAILED}
+ELSEWHERE = {Reason.STORE_FAILING, Reason.KEEPER_UNAVAILABLE}
 RECORDING = os.environ.get("CONFORMANCE_RECORD", "")
 
 

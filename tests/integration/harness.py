@@ -19,7 +19,7 @@ from pinfold import Agent, Client, Placeholder, Result
 from pinfold.v1 import call_pb2, call_service_pb2, watch_service_pb2
 from support import Supervisor, eventually, processes_with
 
-MARKER = "PINFOLD_TEST_SHELLS"
+MARKER = "TEST_OF_SHELLS"
 
 Event = watch_service_pb2.Event
 Script = str | bytes | Sequence[str | bytes]

@@ -16,7 +16,7 @@ import pytest
 
 from integration.harness import shells_of
 from pinfold import Client
-from support import Supervisor, processes_with
+from support import MARKER, Supervisor, processes_with
 
 Make = Callable[..., Supervisor]
 
@@ -214,7 +214,7 @@ def test_settings_that_cannot_be_used(make_supervisor: Make, settings: str, says
     lines = done.stderr.splitlines()
     assert all(line.startswith("pinfoldd: ") for line in lines), lines
     assert says in lines[0]
-    assert processes_with("PINFOLD_TEST_MARKER", supervisor.marker) == []
+    assert processes_with(MARKER, supervisor.marker) == []
 
 
 async def test_a_signal_ends_it_and_all_calls() -> None:

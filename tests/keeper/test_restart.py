@@ -198,14 +198,26 @@ def test_recorded_pid_that_is_someone_elses_now(own: Harness, mark: str) -> None
     stranger.wait()
 
 
-def test_journal_is_compacted(make: Callable[..., Harness]) -> None:
-    keeper = make()
-    path = os.path.join(keeper.state, "keeper.journal")
+def test_journal_is_compacted(own: Harness) -> None:
+    """Also while a group is there that keeps it from being empty."""
+    running = own.started("sleep 100")
+    done = own.run("exit 6").group
+    own.link.wait(Empty, done)
+    own.process.kill()
+    own.process.wait()
+    path = os.path.join(own.state, "keeper.journal")
     with open(path, "ab") as file:
         file.write(b'["noise",{"group":1}]\n' * 300_000)
-    keeper.process.kill()
-    keeper.restart()
-    assert os.stat(path).st_size < 1000
+    own.restart()
+    assert os.stat(path).st_size < 4000
+    again = own.run("exit 3").group
+    own.process.kill()
+    own.restart()
+    assert set(reports(own)) == {running, done, again}
+    assert reports(own)[running].lost
+    exited = reports(own)[done].exited
+    assert exited is not None
+    assert exited.code == 6
 
 
 def test_second_keeper_is_refused(own: Harness) -> None:

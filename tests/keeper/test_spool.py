@@ -247,7 +247,7 @@ def test_reader_beside_a_writer(tmp_path: Path) -> None:
     sizes = [0]
 
     def write() -> None:
-        for number in range(3000):
+        for number in range(20_000):
             put(spool, 1 + number % 3 // 2, bytes([number % 255 + 1]) * 8192, number * 0.001)
             if not number % 3:
                 spool.flush()

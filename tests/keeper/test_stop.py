@@ -17,6 +17,7 @@ from keeper.harness import ENV, Harness, alive, eventually
 from pinfoldd.keeper.messages import (
     Empty,
     Exited,
+    Input,
     Started,
     Stop,
     Survived,
@@ -252,3 +253,17 @@ def test_environment_is_given(keeper: Harness) -> None:
     group = keeper.spawn("echo $PINFOLD_GROUP", env=dict(ENV, PINFOLD_GROUP="77"))
     keeper.link.wait(Empty, group)
     assert keeper.output(group) == b"%d\n" % group
+
+
+def test_signal_that_was_lost_is_sent_again(keeper: Harness, mark: str) -> None:
+    """As in a shell's child between fork and exec: it takes the signal, then it is another."""
+    script = f"trap : TERM; echo r; read x; trap - TERM; exec sleep {mark}"
+    group = keeper.spawn(script, stdin="pipe")
+    keeper.prints(group, b"r")
+    keeper.link.send(Stop(group, 30.0))
+    time.sleep(0.02)
+    keeper.link.send(Input(group, 1, True, b"go\n"))
+    empty = keeper.link.wait(Empty, group)
+    assert empty.receipt is not None
+    assert empty.receipt.ended_by == "term"
+    assert empty.receipt.seconds < 5

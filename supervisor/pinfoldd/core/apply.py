@@ -37,6 +37,7 @@ from pinfoldd.core.values import (
 )
 
 KEPT_RECORDS = 512
+KEPT_READS = 16  # of one task: more than are on their way at a time
 _KEPT_STARTS = 1_000  # of a worker: more than any restart intensity asks about
 PROMPT = "prompt"
 """The tool of the record of a user prompt."""
@@ -447,9 +448,13 @@ def _task_reported(state: State, event: e.TaskReported, stamp: Stamp) -> None:
 def _task_read(state: State, event: e.TaskRead, stamp: Stamp) -> None:
     agent, call = _call(state, event)
     call.cursor = max(call.cursor, event.end)
-    call.last_read = TaskReadRecord(
-        event.read, event.start, event.end, event.live, event.timed_out, event.status
-    )
+    if event.read:
+        call.reads.append(
+            TaskReadRecord(
+                event.read, event.start, event.end, event.live, event.timed_out, event.status
+            )
+        )
+        del call.reads[:-KEPT_READS]
     agent.input_timeouts = 0
     if event.consumed:
         call.reported = True

@@ -130,6 +130,13 @@ def cancel(d: Decision, c: commands.CancelCall) -> None:
         if c.call in agent.settled or c.call in agent.records:
             raise Rejected(Reason.CALL_ALREADY_DONE, tool_call_id=c.call)
         raise Rejected(Reason.CANCEL_TARGET_UNKNOWN, tool_call_id=c.call)
+    if c.report and call.state is CallState.STOPPING:
+        # Somebody else's cancel or the timeout was first; but now its owner knows of the end.
+        if not call.reported:
+            d.emit(e.TaskReported(agent.id, call.id))
+        if c.record:
+            d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))
+        return
     if call.stop_cause == "cancelled":
         raise Rejected(Reason.CALL_ALREADY_CANCELED, tool_call_id=c.call)
     if call.state not in (CallState.QUEUED, CallState.RUNNING):

@@ -67,7 +67,7 @@ class Call(Struct):
     notice_given: bool = False  # a notice was delivered: never repeated
     passive_end: bool = False  # a user cancelled its turn: the notice wakes nobody
     cursor: int = 0  # of the owner's task reads
-    last_read: TaskReadRecord | None = None
+    reads: list[TaskReadRecord] = field(default_factory=list)  # the last ones, for repeats
 
     @property
     def live(self) -> bool:
@@ -76,6 +76,14 @@ class Call(Struct):
     @property
     def task_id(self) -> str:
         return f"{self.kind}-{self.number}"
+
+    def task_read(self, read_id: str) -> TaskReadRecord | None:
+        """The read of this id, if it was one of the last."""
+        if read_id:
+            for record in reversed(self.reads):
+                if record.read_id == read_id:
+                    return record
+        return None
 
 
 class TaskReadRecord(Struct, array_like=True):

@@ -33,7 +33,7 @@ class CursorMoved(Exception):
 
 def read(d: Decision, c: commands.ReadTask) -> None:
     agent, call = _task(d, c.agent, c.call)
-    if c.read and call.last_read is not None and call.last_read.read_id == c.read:
+    if call.task_read(c.read) is not None:
         return
     if c.start != call.cursor or c.live not in (None, call.live):
         raise CursorMoved

@@ -90,7 +90,9 @@ class Census(Generic[F]):
             family = self._attribute(pid)
             self.orphans[pid] = family
             if family is None:
-                self._note(f"adopted process {pid} belongs to no known group")
+                # with a mark of ours it is a worker that the zygote has just forked
+                if self._marker.read(pid) is None:
+                    self._note(f"adopted process {pid} belongs to no known group")
                 continue
             family.orphans.add(pid)
             found.append(family)

@@ -32,7 +32,7 @@ SIGTERM, SIGKILL, SIGCONT = (int(n) for n in (signal.SIGTERM, signal.SIGKILL, si
 BOUND = 5.0
 """Seconds after the first KILL until what is left counts as having survived."""
 
-_SETTLED = 0.005
+_LOOKS = (0.005, 0.05, 0.5)  # seconds after the first signal
 _FIRST_ROUND = 0.002
 _LAST_ROUND = 0.1
 _SLOW_ROUND = 1.0
@@ -52,6 +52,7 @@ class Ending(Generic[F]):
         "_family",
         "_killing",
         "_lines",
+        "_looks",
         "_loop",
         "_on_round",
         "_on_survived",
@@ -85,6 +86,7 @@ class Ending(Generic[F]):
         self._denied: set[int] = set()
         self._lines: list[Signalled] = []
         self._effect = "exit"
+        self._looks = 0  # taken after the first signal
         self._killing = False
         self._survived = False
         self._round = _FIRST_ROUND
@@ -103,12 +105,28 @@ class Ending(Generic[F]):
         members = self._look(_WALK)
         self._send(members, number, "term")
         self._send(members, SIGCONT, "term")
-        self._schedule(min(self.started + _SETTLED, self.deadline), self._settle)
+        self._schedule_next()
 
-    def _settle(self) -> None:
-        """The group outlived the first step: ask those too that were orphaned just then."""
-        self._schedule(self.deadline, self._kill)
+    def _schedule_next(self) -> None:
+        if self._looks < len(_LOOKS) and self.started + _LOOKS[self._looks] < self.deadline:
+            self._schedule(self.started + _LOOKS[self._looks], self._look_after)
+        else:
+            self._schedule(self.deadline, self._kill)
+
+    def _look_after(self) -> None:
+        """The group outlived the first step: has everyone had the signal?
+
+        Not those that were orphaned just then, nor a child that its shell had forked but
+        that hadn't executed its program yet: it may have taken the signal for its shell,
+        and lost it. Who doesn't catch the signal and still lives is sent it again.
+        """
+        self._looks += 1
         self._on_round()
+        if not self._family.leader_alive and not self._family.orphans:
+            return
+        again = [m for m in self._look(_WALK) if not procfs.catches(m.pid, self._signal)]
+        self._log(self._signal, sum(self._signal_one(m.pid, self._signal) for m in again), "term")
+        self._schedule_next()
 
     def join(self, grace: float) -> None:
         """Another stop while this one is at work: only a shorter grace changes anything."""
@@ -119,7 +137,7 @@ class Ending(Generic[F]):
             self._kill()
         elif deadline < self.deadline:
             self.deadline = deadline
-            self._schedule(deadline, self._kill)
+            self._schedule_next()
 
     def follow(self) -> None:
         """The group has changed and isn't empty: signal what has come to light since."""

@@ -15,12 +15,13 @@ exactly as much.
 
 Written through the page cache: it survives the death of the keeper, and with `fsync=True`
 that of the machine too (whose processes are gone then, so only exits not yet acknowledged
-are at stake). When nothing is unacknowledged and the file is large, it is replaced by an
-empty one, atomically.
+are at stake). A file that has become large is replaced, atomically, by one that holds the
+records of the unacknowledged groups only.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -58,8 +59,9 @@ class Journal:
         self._on_error = on_error
         self._fd = -1
         self._size = 0
-        self._open: set[int] = set()
+        self._open: dict[int, list[bytes]] = {}  # the lines of each unacknowledged group
         self._pending: list[bytes] = []
+        self._compact_at = _COMPACT_AT
 
     def load(self) -> dict[int, Known]:
         """The groups that are not acknowledged; opens the journal for what follows."""
@@ -77,34 +79,38 @@ class Journal:
                 continue
             if kind == "begin":
                 known[group] = Known(group, str(values["boot"]))
+                self._open[group] = [line + b"\n"]
             elif kind == "acknowledged":
                 known.pop(group, None)
+                self._open.pop(group, None)
             elif group in known:
                 known[group].reports[kind] = values
-        self._open = set(known)
+                self._open[group].append(line + b"\n")
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._fd).st_size
         if lines and lines[-1]:
             self._write(b"\n")  # so that the torn line doesn't swallow the next record
-        self._compact()
+        if self._size > self._compact_at:
+            self._compact()
         return known
 
     def begin(self, group: int, digest: str, boot: str) -> None:
         """Written at once: it must be there before the fork."""
-        self._open.add(group)
-        self._pending.append(
-            b'["begin",{"group":%d,"boot":"%s","digest":"%s"}]\n'
-            % (group, boot.encode(), digest.encode())
-        )
+        line = b'["begin",{"group":%d,"boot":"%s","digest":"%s"}]\n'
+        self._take(group, line % (group, boot.encode(), digest.encode()))
         self.commit()
 
-    def report(self, frame: bytes) -> None:
+    def report(self, group: int, frame: bytes) -> None:
         """Take a fact, as it goes over the link; `commit` must follow before it is told."""
-        self._pending += (frame[PREFIX_SIZE:], b"\n")
+        self._take(group, frame[PREFIX_SIZE:] + b"\n")
+
+    def _take(self, group: int, line: bytes) -> None:
+        self._pending.append(line)
+        self._open.setdefault(group, []).append(line)
 
     def acknowledged(self, group: int) -> None:
-        self._open.discard(group)
+        self._open.pop(group, None)
         self._pending.append(b'["acknowledged",{"group":%d}]\n' % group)
 
     def commit(self) -> None:
@@ -113,7 +119,7 @@ class Journal:
             data = b"".join(self._pending)
             self._pending.clear()
             self._write(data)
-            if not self._open:
+            if self._size > self._compact_at:
                 self._compact()
 
     def close(self) -> None:
@@ -130,15 +136,25 @@ class Journal:
             self._on_error(error)
 
     def _compact(self) -> None:
-        if self._open or self._size < _COMPACT_AT:
-            return
+        kept = b"".join(line for lines in self._open.values() for line in lines)
         fresh = self._path + ".new"
+        # whatever comes of it, not at once again
+        self._compact_at = max(_COMPACT_AT, 2 * len(kept), self._size + _COMPACT_AT)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
             fd = os.open(fresh, flags, 0o600)
-            os.rename(fresh, self._path)
+            try:
+                if os.write(fd, kept) < len(kept):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                if self._fsync:
+                    os.fdatasync(fd)
+                os.rename(fresh, self._path)
+            except OSError:
+                os.close(fd)
+                raise
         except OSError as error:
             self._on_error(error)
             return
         os.close(self._fd)
-        self._fd, self._size = fd, 0
+        self._fd, self._size = fd, len(kept)
+        self._compact_at = max(_COMPACT_AT, 2 * len(kept))

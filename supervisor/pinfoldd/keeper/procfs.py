@@ -106,6 +106,16 @@ def _numbers(path: str) -> list[int]:
     return [int(number) for number in data.split()]
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for this signal, or ignores or blocks it."""
+    data = read_file(f"/proc/{pid}/status") or b""
+    masks = 0
+    for line in data.splitlines():
+        if line.startswith((b"SigCgt:", b"SigIgn:", b"SigBlk:")):
+            masks |= int(line.split()[1], 16)
+    return bool(masks >> (number - 1) & 1)
+
+
 def pids() -> list[int]:
     """Every process of the machine. Costs milliseconds: never on a hot path."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -46,11 +46,11 @@ def recover(known: Sequence[Known], journal: Journal, marker: Marker, spools: st
         now, mono = time.time(), time.monotonic()
         if group.exited is not None and not receipt.survivors:
             group.empty = m.Empty(number, now, mono, receipt)
-            journal.report(m.encode(group.empty))
+            journal.report(number, m.encode(group.empty))
         else:
             group.earlier = spool.recover(*spool.paths(spools, number))
             group.lost = m.Lost(number, now, mono, *group.earlier, receipt)
-            journal.report(m.encode(group.lost))
+            journal.report(number, m.encode(group.lost))
         group.survived = None
     journal.commit()
     return groups

@@ -56,7 +56,7 @@ class Reporter:
     def record(self, fact: m.Started | m.SpawnFailed | m.Exited | m.Empty | m.Survived) -> None:
         """Report a fact that must outlive the keeper: one encoding for journal and link."""
         frame = m.encode(fact)
-        self._journal.report(frame)
+        self._journal.report(fact.group, frame)
         if self._connection is not None:
             self._connection.send(frame)
 

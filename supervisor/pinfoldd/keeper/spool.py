@@ -204,27 +204,36 @@ class SpoolReader:
         gap_start, gap_end, head, tail = self._header()
         if gap_start <= offset < gap_end:
             return Chunk(GAP, offset, b"", 0.0, min(gap_end, end) - offset)
-        count = max(0, os.fstat(self._idx).st_size - HEADER.size) // RECORD.size
-        in_head = not gap_end or offset < gap_start
-        low, high = (0, head if gap_end else count) if in_head else (max(head - 1, tail), count)
+        until = min(end, offset + limit)
+        if gap_end and offset < gap_start:
+            low, high, until = 0, head, min(until, gap_start)
+        else:
+            count = max(0, os.fstat(self._idx).st_size - HEADER.size) // RECORD.size
+            low, high = (max(head - 1, tail) if gap_end else 0), count
+        chunk = self._chunk(offset, until, low, high)
+        # looked at again after the read: what was dropped meanwhile, bytes or records, may
+        # have read as zeros
+        gap_start, gap_end, _, _ = self._header()
+        if gap_start <= offset < gap_end:
+            return Chunk(GAP, offset, b"", 0.0, min(gap_end, end) - offset)
+        if chunk is not None and offset < gap_start < min(gap_end, chunk.end):
+            chunk = chunk._replace(
+                data=chunk.data[: gap_start - offset],
+                missing=min(chunk.missing, gap_start - offset),
+            )
+        return chunk
+
+    def _chunk(self, offset: int, until: int, low: int, high: int) -> Chunk | None:
+        """From `offset` on as far as one stream goes, by the records from `low` to `high`."""
         number = self._find(offset, low, high)
         if number is None:
             return None
-        until = min(end, offset + limit)
-        if in_head and gap_end:
-            until = min(until, gap_start)
         first, stop = self._stretch(number, high, offset, until)
-        if first is None:
+        if first is None or stop <= offset:
             return None
         if first.stream == GAP:
             return Chunk(GAP, offset, b"", first.at, stop - offset)
         data = self._bytes(offset, stop)
-        # looked at again after the read: what was dropped meanwhile may have read as zeros
-        gap_start, gap_end, _, _ = self._header()
-        if gap_start <= offset < gap_end:
-            return Chunk(GAP, offset, b"", 0.0, min(gap_end, end) - offset)
-        if offset < gap_start < gap_end:
-            data = data[: gap_start - offset]
         return Chunk(first.stream, offset, data, first.at) if data else None
 
     def _stretch(

@@ -95,9 +95,16 @@ def final_output(call: Call) -> str:
     return "" if call.result is None else call.result.answer
 
 
-def read_text(body: str, status: str) -> str:
-    """The body or `(no new output)`, and the status line on a line of its own."""
+def read_text(body: str, status: str, left: int = 0) -> str:
+    """The body or `(no new output)`, and the status line on a line of its own.
+
+    `left`: so many bytes of an ended task are still to be read. It is said, because a status
+    that ends looks like the end of the output.
+    """
     if not body:
         body = NO_NEW_OUTPUT
-    newline = "" if body.endswith("\n") else "\n"
-    return f"{body}{newline}{status}"
+    if not body.endswith("\n"):
+        body += "\n"
+    if left:
+        body += f"[{left} more bytes: read again]\n"
+    return body + status

@@ -13,7 +13,6 @@ from pinfoldd.render.receipts import pids, signal_name
 from pinfoldd.render.results import AGENT_TOOL, RESTARTED, cancel_reason
 
 NO_TASKS = "(no background tasks)"
-WAIT_ABORTED = "wait aborted"
 
 _MAX_DETAIL = 400
 

@@ -115,7 +115,7 @@ class Answers:
         return task_service_pb2.ReadTaskResponse(
             task=self.task(delta.call),
             output=convert.text(delta.text),
-            text=convert.text(read_text(delta.text, delta.status)),
+            text=convert.text(read_text(delta.text, delta.status, delta.left)),
             cursor=delta.cursor,
             timed_out=delta.timed_out,
         )

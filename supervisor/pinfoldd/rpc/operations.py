@@ -15,7 +15,7 @@ from pinfoldd.config import Config
 from pinfoldd.core import commands as c
 from pinfoldd.core import events as e
 from pinfoldd.core import tasks
-from pinfoldd.core.model import Agent, Call, State
+from pinfoldd.core.model import Agent, Call, State, TaskReadRecord
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.values import Receipt, Surface, WaitMode, WaitOutcome
 from pinfoldd.groups import Groups
@@ -46,6 +46,7 @@ class TaskDelta(NamedTuple):
     cursor: int
     timed_out: bool
     status: str
+    left: int  # bytes of an ended task that this read has not come to
 
 
 class Endings:
@@ -210,33 +211,37 @@ class Operations:
     ) -> TaskDelta:
         """`timeout`: seconds to wait for the end first; None: do not wait."""
         call = tasks.find(self.state, agent_id, task_id)
-        if read_id and call.last_read is not None and call.last_read.read_id == read_id:
-            return self._repeat(call)
-        timed_out = False
+        if (record := call.task_read(read_id)) is not None:
+            return self._repeat(call, record)
         if timeout is None or not call.live:
             return await self._read(call, read_id, timed_out=False)
-        await self.loop.submit(c.BeginTaskWait(agent_id, call.id))
-        key = ("end", agent_id, call.id)
+        # Whatever ends this RPC, and be it before the wait has begun: the wait is over then,
+        # and a notice that it has kept back is owed.
+        begun = self.loop.submit(c.BeginTaskWait(agent_id, call.id))
+        try:
+            await begun
+            return await self._read(
+                call, read_id, timed_out=not await self._ended_within(call, timeout)
+            )
+        finally:
+            self.loop.post(c.EndTaskWait(agent_id, call.id))
+
+    async def _ended_within(self, call: Call, timeout: float) -> bool:
+        key = ("end", call.agent, call.id)
         ended = self.loop.subscribe(key)
         try:
             if call.live:
                 await asyncio.wait_for(ended, timeout)
         except TimeoutError:
-            timed_out = call.live
-        except BaseException:
-            self.loop.post(c.EndTaskWait(agent_id, call.id))
-            raise
+            return not call.live
         finally:
             self.loop.unsubscribe(key, ended)
-        try:
-            return await self._read(call, read_id, timed_out=timed_out)
-        finally:
-            self.loop.post(c.EndTaskWait(agent_id, call.id))
+        return True
 
     async def _read(self, call: Call, read_id: str, *, timed_out: bool) -> TaskDelta:
         while True:
-            if read_id and call.last_read is not None and call.last_read.read_id == read_id:
-                return self._repeat(call)  # the same read, sent again while the first waited
+            if (record := call.task_read(read_id)) is not None:
+                return self._repeat(call, record)  # sent again while the first waited
             live = call.live
             start = call.cursor
             if call.kind == "agent":
@@ -254,23 +259,22 @@ class Operations:
                 )
             except tasks.CursorMoved:
                 continue
-            return TaskDelta(call, text, end, timed_out and live, status)
+            return TaskDelta(call, text, end, timed_out and live, status, _left(call, end, live))
 
     def _readable(self, call: Call) -> int:
         if call.result is not None:
             return call.result.output.size
         return self.outputs.standing(call).extent.size
 
-    def _repeat(self, call: Call) -> TaskDelta:
-        record = call.last_read
-        assert record is not None
+    def _repeat(self, call: Call, record: TaskReadRecord) -> TaskDelta:
         if call.kind == "agent":
             text = "" if record.live else task_output.final_output(call)
         else:
             chunks = self.outputs.between(call, record.start, record.end - record.start)
             kept = _before(chunks, record.end)
             text = task_output.delta(kept, record.start, final=True).text
-        return TaskDelta(call, text, record.end, record.timed_out, record.status)
+        left = _left(call, record.end, record.live)
+        return TaskDelta(call, text, record.end, record.timed_out, record.status, left)
 
     def task_wait(self, asked: float | None) -> float:
         """How long a waiting read waits, in seconds: asked or the default, within the cap."""
@@ -286,6 +290,10 @@ class Operations:
         if agent is not None and agent.surface is Surface.NONE:
             return None
         return self.config.shell.foreground_budget
+
+
+def _left(call: Call, end: int, live: bool) -> int:
+    return 0 if live or call.result is None else max(0, call.result.output.size - end)
 
 
 def _settled(event: e.WaitSettled, revision: int) -> Settled:

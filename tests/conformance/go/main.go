@@ -16,7 +16,7 @@ import (
 )
 
 // A scenario that hangs is a failure, not a hang.
-const scenarioLimit = 120 * time.Second
+const scenarioLimit = 60 * time.Second
 
 func main() {
 	scenarios := flag.String("scenarios", "../scenarios", "directory of the scenarios")

@@ -56,6 +56,8 @@ SAID_ONCE = range(4)  # of the kinds of reports: what is said of a group before 
 MODES = [WaitMode.EXACT, WaitMode.EXACT, WaitMode.EXACT_ALL, WaitMode.EXACT_ANY]
 MODES += [WaitMode.ANY_BACKGROUND, WaitMode.ANY_BACKGROUND, WaitMode.ACTIVATING_INPUT]
 
+SUPERVISOR = ["restart", "restart", "crash", "keeper", "drain", "stop", "stop all"]
+
 T = TypeVar("T")
 
 encode = msgspec.msgpack.encode
@@ -571,16 +573,56 @@ class CoreMachine(RuleBasedStateMachine):
         self.reference.draining = self.reference.stopping = True
         self.report(c.StopSupervisor("stop", keep_groups=True))
 
-    def restart(self) -> None:
-        """The daemon is replaced; the keeper has all its groups."""
+    def stop_all(self) -> None:
+        self.step()
+        self.reference.stop_everything()
+        self.report(c.StopSupervisor("stop", keep_groups=False))
+
+    def restart(self, data: Any, *, losses: bool) -> None:
+        """The daemon is replaced, and perhaps the keeper too."""
         self.step()
         state = msgspec.msgpack.decode(encode(self.engine.state), type=State)
         assert state == self.engine.state, "a snapshot is not the state"
         self.engine = Engine(state, SETTINGS)
         self.readers.clear()
         self.reference.restarted()
-        known = frozenset(n for n, group in self.groups.items() if not group.gone)
+        known = self.lose(data) if losses else self.present()
+        self.reference.start_waiting_workers()
         self.report(c.Recover("v", known))
+
+    def keeper_replaced(self, data: Any) -> None:
+        self.step()
+        self.report(c.Reconcile(self.lose(data)))
+
+    def present(self) -> frozenset[int]:
+        return frozenset(n for n, group in self.groups.items() if not group.gone)
+
+    def lose(self, data: Any) -> frozenset[int]:
+        """Some groups are no more. Returns the others."""
+        lost = [n for n in sorted(self.present()) if pick(data, [True, False, False])]
+        known = self.present() - set(lost)
+        for number in lost:
+            self.reference.stop_what_is_empty()
+            group = self.groups[number]
+            agent, call = self.owner(group)
+            if call is not None:
+                if call.state == "running" and not group.started:
+                    continue  # its spawn is still to be done
+                group.gone = True
+                if call.live:
+                    self.reference.end(agent, call, "lost" if group.started else "cancelled")
+                call.leftover = False
+                continue
+            group.gone = True
+            if group.call or (group.exited and not group.leftover) or not agent.worker:
+                continue
+            if agent.state == "live" and not group.started:
+                agent.restarts.append(self.mono)
+            else:
+                known_exit = self.engine.memory.worker_exits.get(number)
+                clean = known_exit is not None and known_exit.code == 0
+                self.reference.worker_gone(agent, clean=clean)
+        return known
 
     # ------------------------------------------------------------ the rules
     #
@@ -690,17 +732,23 @@ class CoreMachine(RuleBasedStateMachine):
         if self.accepted:
             self.repeat(data)
 
-    @rule(kind=st.sampled_from(["nothing"] * 7 + ["restart"] * 2 + ["drain", "stop"]))
-    def the_supervisor(self, kind: str) -> None:
+    @rule(data=st.data(), kind=st.sampled_from(["nothing"] * 7 + SUPERVISOR))
+    def the_supervisor(self, data: Any, kind: str) -> None:
         match kind:
             case "restart":
-                self.restart()
-            case "drain" | "stop" if self.reference.draining:
-                self.restart()
+                self.restart(data, losses=False)
+            case "crash":
+                self.restart(data, losses=True)
+            case "keeper":
+                self.keeper_replaced(data)
+            case "drain" | "stop" | "stop all" if self.reference.draining:
+                self.restart(data, losses=False)
             case "drain":
                 self.drain()
             case "stop":
                 self.stop_and_keep()
+            case "stop all":
+                self.stop_all()
 
     # ------------------------------------------------------------ what must hold
 

@@ -119,6 +119,11 @@ class Reference:
         while self._stop_what_is_empty() or self._fill_places():
             pass
 
+    def stop_what_is_empty(self) -> None:
+        """For a step that ends several things: each with what follows, before the next."""
+        while self._stop_what_is_empty():
+            pass
+
     def _fill_places(self) -> bool:
         if self.stopping:
             return False
@@ -291,6 +296,9 @@ class Reference:
             if answer is not None and answer.outcome != "cancelled":
                 return R.CALL_ALREADY_DONE
             return R.CANCEL_TARGET_UNKNOWN
+        if report and call.state == "stopping":
+            call.reported = True
+            return None
         if call.why == "cancelled":
             return R.CALL_ALREADY_CANCELED
         if call.state not in ("queued", "running"):
@@ -628,10 +636,21 @@ class Reference:
                 call.readers = 0
         for agent in list(self.agents.values()):
             self._give_up(agent, "cancelled")
+
+    def start_waiting_workers(self) -> None:
         for agent in list(self.agents.values()):
             if agent.worker == "waits" and agent.state == "live":
                 agent.worker = "started"
                 agent.restarts.append(self.now)
+
+    def stop_everything(self) -> None:
+        self.draining = self.stopping = True
+        for agent in list(self.agents.values()):
+            if agent.parent and agent.state == "live":
+                self._stop_tree(agent)
+        for agent in list(self.agents.values()):
+            for call in agent.live_calls():
+                self.stop_call(agent, call, "cancelled")
 
     def forget(self, agent_id: str, calls: list[str]) -> str | None:
         """Retention has forgotten them. What it must not have, if anything."""

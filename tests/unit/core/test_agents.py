@@ -8,7 +8,7 @@ from pinfoldd.core import events as e
 from pinfoldd.core.reasons import Reason
 from pinfoldd.core.values import AgentState, CallState, Cause, Exit, Extent, Receipt, Surface
 
-from .world import SETTINGS, World, got, refused
+from .world import CANCELLED, SETTINGS, World, got, refused
 
 
 class TestStart:
@@ -201,10 +201,11 @@ class TestStop:
         w.child("kid")
         w.in_background("K", agent="kid")
         w.watch("kid", enable=False)
+        w.next_turn("kid")
         before = w.pending()
         wait = w.wait("K", agent="kid")
         w.stop("kid")
-        assert wait not in w.agent("kid").waits
+        assert w.answer(wait, "kid") == CANCELLED
         w.killed("K", "kid")
         w.worker_exits("kid", signal=15)
         assert w.pending() == before
@@ -212,6 +213,17 @@ class TestStop:
         assert w.call("K", "kid").consumed is False
         with refused(Reason.CALL_UNKNOWN):
             w.wait("K")
+
+    def test_the_reason_reaches_its_calls(self, w: World) -> None:
+        w.in_background("X")
+        w.stop("A", reason="owner disposed")
+        assert w.agent().state is AgentState.STOPPING
+        w.killed("X")
+        assert w.agent().state is AgentState.STOPPED
+        result = w.call("X").result
+        assert result is not None
+        assert result.cancel_reason == "owner disposed"
+        assert w.events(e.PromptQueued) == []
 
     def test_leftovers_are_ended_before_it_is_stopped(self, w: World) -> None:
         w.begin("X")
@@ -402,6 +414,16 @@ class TestWorker:
         w.do(c.Drain("bye"))
         w.worker_exits("kid", code=1)
         assert w.agent("kid").state is AgentState.FAILED
+
+    def test_reports_that_do_not_fit_it_are_ignored(self, w: World) -> None:
+        w.child("kid")
+        group = w.worker("kid")
+        w.do(c.GroupFailed(group, "too late"))
+        w.do(c.GroupExited(group, Exit(code=3, leftover=1), Extent(), w.mono))
+        w.do(c.GroupExited(group, Exit(code=0), Extent(), w.mono))
+        assert w.agent("kid").is_live
+        w.do(c.GroupEmpty(group, None, w.mono))
+        assert w.agent("kid").stop_reason == "worker exited with code 3"
 
     def test_one_that_could_not_be_ended_does_not_hold_the_agent(self, w: World) -> None:
         w.child("kid")

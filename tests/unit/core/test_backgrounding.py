@@ -164,6 +164,14 @@ def test_leftovers_are_counted_and_do_not_hold_up_the_end(w: World) -> None:
     assert list(w.agent().leftovers) == []
 
 
+def test_what_has_ended_with_leftovers_can_neither_fail_nor_end_again(w: World) -> None:
+    w.begin("X")
+    w.exits("X", leftover=1)
+    w.exits("X", code=9, leftover=1)
+    w.do(c.GroupFailed(w.call("X").group, "too late"))
+    assert len(w.events(e.CallEnded)) == 1
+
+
 def test_leftovers_are_ended_where_that_was_asked(w: World) -> None:
     w.start("X", kill_leftovers=True)
     w.runs("X")

@@ -127,6 +127,17 @@ def test_an_exit_of_zero_after_the_request_is_still_cancelled(w: World) -> None:
     assert result.output == Extent(5, 1)
 
 
+def test_an_exit_that_is_told_twice_meanwhile_counts_once(w: World) -> None:
+    w.in_background("X")
+    w.cancel("X")
+    group = w.call("X").group
+    for code in (0, 1):
+        w.do(c.GroupExited(group, Exit(code=code, leftover=3), Extent(), w.mono))
+    w.do(c.GroupFailed(group, "too late"))
+    assert w.call("X").exit_seen == Exit(code=0, leftover=3)
+    assert len(w.events(e.LeaderExited)) == 1
+
+
 def test_a_group_that_is_empty_before_its_exit_is_told_has_ended(w: World) -> None:
     w.in_background("X")
     w.cancel("X")

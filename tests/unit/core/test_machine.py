@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from .machine import MODES, CoreMachine
+from .machine import MODES, SUPERVISOR, CoreMachine
 
-WALKS = int(os.environ.get("PINFOLD_WALKS", "20"))
+WALKS = int(os.environ.get("PINFOLD_WALKS", "12"))
 KEEPER = ["started"] * 2 + ["exited"] * 8 + ["empty"] * 4
 TALK = ["prompt", "message", "watch", "status"]
 
@@ -42,8 +42,7 @@ def walk(seed: int, steps: int) -> CoreMachine:
         lambda: m.a_turn(data=dice, kind=pick_of(["next"] * 3 + ["take"] * 2 + ["end"] * 2)): 12,
         lambda: m.a_task_tool(data=dice, kind=pick_of(["read", "comes", "goes", "goes"])): 5,
         lambda: m.a_repeat(data=dice): 3,
-        lambda: m.the_supervisor(kind=pick_of(["nothing"] * 7 + ["restart"] * 3 + ["stop"])): 3,
-        lambda: m.the_supervisor(kind="drain" if not m.reference.draining else "restart"): 1,
+        lambda: m.the_supervisor(data=dice, kind=pick_of(SUPERVISOR)): 2,
     }
     population, weights = list(moves), list(moves.values())
     for move in dice.choices(population, weights, k=steps):

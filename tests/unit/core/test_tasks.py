@@ -90,9 +90,25 @@ def test_a_read_can_be_repeated_by_its_id(w: World) -> None:
     before = w.state.revision
     read(w, "X", 0, 9, "r1")
     assert w.state.revision == before
-    last = w.call("X").last_read
-    assert last is not None
-    assert (last.start, last.end, last.live) == (0, 9, True)
+    first = w.call("X").task_read("r1")
+    assert first is not None
+    assert (first.start, first.end, first.live) == (0, 9, True)
+
+
+def test_parallel_reads_can_each_be_repeated(w: World) -> None:
+    w.in_background("X")
+    read(w, "X", 0, 4, "r1")
+    read(w, "X", 4, 9, "r2")
+    before = w.state.revision
+    read(w, "X", 9, 12, "r1")
+    assert w.state.revision == before
+    first = w.call("X").task_read("r1")
+    assert first is not None
+    assert (first.start, first.end) == (0, 4)
+    for n in range(100):
+        read(w, "X", 9, 9, f"more{n}")
+    assert w.call("X").task_read("r1") is None
+    assert len(w.call("X").reads) < 50
 
 
 def test_a_terminal_read_reports_consumes_and_takes_the_notice_back(w: World) -> None:
@@ -148,6 +164,15 @@ def test_a_waiting_reader_that_leaves_before_the_end_leaves_nothing_behind(w: Wo
     end(w, "X")
     assert w.engine.memory.task_waits == {}
     w.exits("X")
+    assert w.notices() == ["X"]
+
+
+def test_a_waiting_reader_whose_daemon_died_leaves_the_notice(w: World) -> None:
+    w.in_background("X")
+    begin(w, "X")
+    w.exits("X")
+    assert w.notices() == []
+    w.restart()
     assert w.notices() == ["X"]
 
 

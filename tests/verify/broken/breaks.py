@@ -1,30 +1,21 @@
-"""Ways to break the supervisor: each replaces one function by a wrong one.
-
-Modules call each other as `module.function`, so that replacing the attribute is enough; where
-a name was imported the importer's is replaced.
-"""
+"""Ways to break the supervisor: each replaces one function by a wrong one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+from patching import BREAKS, breaks, patch
 
 from pinfoldd import groups
 from pinfoldd.core import apply, calls, engine, notices, tasks, turns, waits
-from pinfoldd.core import commands as c
 from pinfoldd.core import events as e
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.values import CallState, PromptKind, WaitOutcome
-from pinfoldd.render import acknowledgements, headers, results, task_output
+from pinfoldd.render import acknowledgements, headers, results
 from pinfoldd.render import tasks as task_texts
 from pinfoldd.render import waits as wait_texts
 
-BREAKS: dict[str, Callable[[], None]] = {}
-
-
-def breaks(function: Callable[[], None]) -> Callable[[], None]:
-    BREAKS[function.__name__] = function
-    return function
+__all__ = ["BREAKS"]
 
 
 @breaks
@@ -38,7 +29,7 @@ def nothing() -> None:
 @breaks
 def notice_not_suppressed() -> None:
     """A pending notice stays when its result is consumed."""
-    notices.suppress = lambda d, agent, call: None
+    patch(notices, "suppress", lambda d, agent, call: None)
 
 
 @breaks
@@ -51,7 +42,7 @@ def notice_despite_wait() -> None:
             notices.queue(d, agent, PromptKind.NOTICE, "", activating=False, call=call.id)
         real(d, agent, call)
 
-    waits.call_ended = call_ended
+    patch(waits, "call_ended", call_ended)
 
 
 @breaks
@@ -63,11 +54,12 @@ def notice_twice() -> None:
         real(d, agent, call, passive=passive)
         if len(d.events) > before:
             queued = d.events[-1][1]
+            call.notice = ""
             notices.queue(
                 d, agent, PromptKind.NOTICE, "", activating=queued.activating, call=call.id
             )
 
-    notices.owe = owe
+    patch(notices, "owe", owe)
 
 
 @breaks
@@ -79,15 +71,16 @@ def notice_to_parent() -> None:
         real(d, agent, call, passive=passive)
         if agent.parent and not call.live and call.background:
             parent = d.state.agents[agent.parent]
-            notices.queue(d, parent, PromptKind.NOTICE, "", activating=True, call=call.id)
+            text = f"[tau-internal] Tool call `{call.id}` completed."
+            notices.queue(d, parent, PromptKind.USER, text, activating=True)
 
-    notices.owe = owe
+    patch(notices, "owe", owe)
 
 
 @breaks
 def notice_lost_after_interruption() -> None:
     """What a wait covered is not announced when the wait is interrupted."""
-    waits._release = lambda d, agent, covered, passive=False: waits.check_bare(d, agent)
+    patch(waits, "_release", lambda d, agent, covered, passive=False: waits.check_bare(d, agent))
 
 
 @breaks
@@ -100,7 +93,7 @@ def task_notice_wakes() -> None:
             d, agent, kind, body, activating=activating or kind is PromptKind.NOTICE, **more
         )
 
-    notices.queue = queue
+    patch(notices, "queue", queue)
 
 
 # ------------------------------------------------------------ waits
@@ -128,8 +121,8 @@ def result_consumed_twice() -> None:
         else:
             real(d, command)
 
-    waits._member = member
-    engine._HANDLE[c.StartWait] = start
+    patch(waits, "_member", member)
+    patch(waits, "start", start)
 
 
 @breaks
@@ -140,7 +133,7 @@ def newest_first() -> None:
         free = [i for i in agent.completed if agent.calls[i].reserved is None]
         return free[-1] if free else None
 
-    waits._next_completion = next_completion
+    patch(waits, "_next_completion", next_completion)
 
 
 @breaks
@@ -154,7 +147,7 @@ def two_exact_waiters() -> None:
             return call
         return real(agent, call_id)
 
-    waits._member = member
+    patch(waits, "_member", member)
 
 
 @breaks
@@ -172,8 +165,8 @@ def interruption_names_call() -> None:
         pairs += [("wait_reason", "activating_input"), ("wait_mode", mode.value)]
         return headers.document([*pairs, ("tool_call_id", ", ".join(last))], "")
 
-    waits.interrupt = interrupt
-    wait_texts.interrupted = interrupted
+    patch(waits, "interrupt", interrupt)
+    patch(wait_texts, "interrupted", interrupted)
 
 
 @breaks
@@ -189,13 +182,13 @@ def input_beats_result() -> None:
         else:
             real(d, command)
 
-    engine._HANDLE[c.StartWait] = start
+    patch(waits, "start", start)
 
 
 @breaks
 def bare_wait_hangs() -> None:
     """A bare wait with nothing left is left alone."""
-    waits.check_bare = lambda d, agent: None
+    patch(waits, "check_bare", lambda d, agent: None)
 
 
 @breaks
@@ -209,7 +202,7 @@ def foreign_calls_known() -> None:
                 raise Rejected(Reason.RESULT_CONSUMED, tool_call_id=command.calls[0])
         real(d, command)
 
-    engine._HANDLE[c.StartWait] = start
+    patch(waits, "start", start)
 
 
 # ------------------------------------------------------------ cancel
@@ -224,7 +217,7 @@ def cancel_kills_nothing() -> None:
         if not isinstance(event, e.CallStopping):
             real(self, event)
 
-    groups.Groups.perform = perform
+    patch(groups.Groups, "perform", perform)
 
 
 @breaks
@@ -239,7 +232,7 @@ def cancel_kills_siblings() -> None:
             if sibling.state is CallState.RUNNING:
                 calls.stop(d, agent, sibling, cause="cancelled", reason="")
 
-    engine._HANDLE[c.CancelCall] = cancel
+    patch(calls, "cancel", cancel)
 
 
 @breaks
@@ -254,7 +247,7 @@ def cancel_twice() -> None:
             if error.reason is not Reason.CALL_ALREADY_CANCELED:
                 raise
 
-    engine._HANDLE[c.CancelCall] = cancel
+    patch(calls, "cancel", cancel)
 
 
 @breaks
@@ -267,7 +260,7 @@ def cancel_without_notice() -> None:
             return None
         return real(self, event)
 
-    engine.Decision.emit = emit
+    patch(engine.Decision, "emit", emit)
 
 
 @breaks
@@ -285,7 +278,7 @@ def cancelled_output_lost() -> None:
         results.render_output = render if lost else real
         return text(call, chunks, collected=collected)
 
-    results.result_text = wait_texts.result_text = result_text
+    patch(results, "result_text", result_text)
 
 
 # ------------------------------------------------------------ texts
@@ -298,29 +291,29 @@ def wrong_placeholder() -> None:
     def placeholder(call: Any, *more: Any) -> str:
         return real(call, *more).replace("is running", "runs")
 
-    wait_texts.placeholder = placeholder
+    patch(wait_texts, "placeholder", placeholder)
 
 
 @breaks
 def no_duration() -> None:
-    results.duration = lambda seconds: []
+    patch(headers, "duration", lambda seconds: [])
 
 
 @breaks
 def chatty_cancel() -> None:
-    acknowledgements.CANCEL_REQUESTED = "Tool cancellation requested; it will end soon"
+    patch(acknowledgements, "CANCEL_REQUESTED", "Tool cancellation requested; it will end soon")
 
 
 @breaks
 def no_origin() -> None:
     """A bare wait does not say whose result it took."""
     real = results.result_text
-    wait_texts.result_text = lambda call, chunks=(), collected=False: real(call, chunks)
+    patch(wait_texts, "result_text", lambda call, chunks=(), collected=False: real(call, chunks))
 
 
 @breaks
 def no_status_line() -> None:
-    task_output.status_line = lambda call: ""
+    patch(task_texts, "status_line", lambda call: "")
 
 
 @breaks
@@ -331,7 +324,7 @@ def wrong_status() -> None:
     def status_line(call: Any) -> str:
         return real(call).replace("completed, exit", "failed, exit")
 
-    task_output.status_line = status_line
+    patch(task_texts, "status_line", status_line)
 
 
 # ------------------------------------------------------------ agents
@@ -339,7 +332,7 @@ def wrong_status() -> None:
 
 @breaks
 def message_does_not_preempt() -> None:
-    turns._preempt = lambda d, agent: None
+    patch(turns, "_preempt", lambda d, agent: None)
 
 
 @breaks
@@ -350,7 +343,7 @@ def message_preempts_too_much() -> None:
         for call_id in list(agent.live):
             calls.stop(d, agent, agent.calls[call_id], cause="cancelled", reason="a message")
 
-    turns._preempt = preempt
+    patch(turns, "_preempt", preempt)
 
 
 @breaks
@@ -362,7 +355,7 @@ def watch_stays_on() -> None:
         if command.enable:
             real(d, command)
 
-    engine._HANDLE[c.WatchAgent] = watch
+    patch(turns, "watch", watch)
 
 
 @breaks
@@ -374,7 +367,7 @@ def answer_told_twice() -> None:
         if kind is PromptKind.WATCH_ANSWER:
             real(d, agent, kind, body, detail)
 
-    turns._tell_watchers = tell
+    patch(turns, "_tell_watchers", tell)
 
 
 # ------------------------------------------------------------ tasks
@@ -383,13 +376,13 @@ def answer_told_twice() -> None:
 @breaks
 def cursor_stands_still() -> None:
     """A read of a stream task gives all of it every time."""
-    real = apply._APPLY[e.TaskRead]
+    real = apply._task_read
 
     def task_read(state: Any, event: Any, stamp: Any) -> None:
         real(state, event, stamp)
         state.agents[event.agent].calls[event.call].cursor = 0
 
-    apply._APPLY[e.TaskRead] = task_read
+    patch(apply, "_task_read", task_read)
 
 
 @breaks
@@ -406,7 +399,7 @@ def tasks_unfenced() -> None:
                     return other.calls[other.tasks[task_id]]
             raise
 
-    tasks.find = find
+    patch(tasks, "find", find)
 
 
 @breaks
@@ -420,4 +413,4 @@ def no_task_limit() -> None:
             if error.reason is not Reason.TASK_LIMIT:
                 raise
 
-    calls.admit_new = admit
+    patch(calls, "admit_new", admit)

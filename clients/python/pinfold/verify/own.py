@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +29,10 @@ maxWaitTimeoutMs = 8000
 """
 
 
+# A process has one environment, and several supervisors may be started at a time.
+_starting = threading.Lock()
+
+
 class Own:
     """Started by `started`. Everything of it carries a marker in its environment."""
 
@@ -38,7 +43,7 @@ class Own:
         """Command lines of processes that were alive after it was stopped."""
 
     def start(self) -> None:
-        with _environment(self._marker):
+        with _starting, _environment(self._marker):
             launch.start_detached(self.state)
 
     async def stop(self) -> None:

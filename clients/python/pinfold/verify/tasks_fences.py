@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pinfold.v1 import task_service_pb2
-from pinfold.verify import texts
+from pinfold.v1 import agent_pb2, task_service_pb2
+from pinfold.verify import log, texts
 from pinfold.verify.actor import ERROR, PLACEHOLDER, RESULT
 from pinfold.verify.expect import starting
 from pinfold.verify.phase import TASKS, Phase, phase
@@ -112,4 +112,37 @@ async def none(p: Phase) -> None:
                 if t.name == "shell"
             ],
         ),
+    )
+
+
+@phase("tasks-disposal", TASKS, "an owner that is stopped", 3)
+async def disposal(p: Phase) -> None:
+    me = await p.agent(surface="tasks")
+    await me.gated("live")
+    await me.finished("ended")
+    stopped = await me.agent.stop(reason="owner disposed", grace=1.0)
+    p.check(
+        "its live task is ended, and waited for",
+        expected=(1, [], agent_pb2.AGENT_STATE_STOPPED),
+        got=(
+            stopped.ended_calls,
+            list(stopped.receipt.surviving_pids),
+            stopped.agent.state,
+        ),
+        kind="leak",
+    )
+    events = await p.log.read()
+    p.check(
+        "with the reason",
+        expected=[("tool.background_error", "owner disposed")],
+        got=[
+            (e.name, e.call_ended.result.cancel_reason)
+            for e in log.terminals(events, me.id, "live")
+        ],
+    )
+    p.check(
+        "and no notice",
+        expected=[],
+        got=log.notices(events, me.id, "live"),
+        kind="duplicate prompt",
     )

@@ -7,8 +7,8 @@ import asyncio
 
 from pinfold.client import Client
 from pinfold.errors import PinfoldError, UnavailableError
-from pinfold.verify import own
-from pinfold.verify.actor import ERROR, RESULT, Actor
+from pinfold.verify import own, texts
+from pinfold.verify.actor import ERROR, RESULT, Actor, shown
 from pinfold.verify.expect import containing
 from pinfold.verify.phase import TASKS, Phase, phase
 from pinfold.verify.tasks_output import read
@@ -91,3 +91,27 @@ async def _until_expired(p: Phase, me: Actor, task_id: str) -> tuple[str, str]:
             break
         await asyncio.sleep(0.1)
     return said
+
+
+@phase("tasks-wakeup", TASKS, "notices that wake an idle owner, as an option", 3)
+async def wakeup(p: Phase) -> None:
+    p.note("on a supervisor of its own with completionDelivery = wakeup and one wake in a row")
+    delivery = '[tasks]\ncompletionDelivery = "wakeup"\nmaxConsecutiveWakes = 1\n'
+    async with (
+        own.started(delivery) as small,
+        Client.connect(state=small.state, token="") as client,
+    ):
+        me = Actor(p, await client.open_agent("owner", surface="tasks"))
+        await me.shell("true", "a", background=True)
+        notice = texts.task_notice("shell-1", "shell", "true", "completed")
+        p.check("it is woken", expected=[notice], got=shown(await me.next_turn()))
+        await me.end_turn()
+        await me.shell("true", "b", background=True)
+        await me.agent.ended("b")
+        p.check("within the budget", expected=[], got=shown(await me.next_turn(0.4)))
+        await me.user("go on")
+        p.check("then passively", expected=2, got=len(await me.next_turn()))
+        await me.end_turn()
+        await me.shell("true", "c", background=True)
+        p.check("input renews the budget", expected=1, got=len(await me.next_turn()))
+    p.check("nothing is left of it", expected=[], got=small.left, kind="leak")

@@ -103,7 +103,8 @@ async def leak(p: Phase) -> None:
     stray = [
         e.prompt_queued.prompt.text
         for e in log.named(events, "prompt.queued", agent=me.id)
-        if e.prompt_queued.prompt.call_id not in ("", "d")
+        if "completed" in e.prompt_queued.prompt.text
+        and e.prompt_queued.prompt.text != texts.notice("d")
     ]
     p.check("no stray completion prompt", expected=[], got=stray, kind="leak", confirms="no-leak")
     p.check("nothing else either", expected=[], got=shown(await me.take()), kind="leak")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinfold.verify import log, texts
-from pinfold.verify.actor import ERROR, RESULT, shown
+from pinfold.verify.actor import ERROR, RESULT, Actor, shown
 from pinfold.verify.phase import TAU, Phase, phase
 
 
@@ -135,6 +135,9 @@ async def restored(p: Phase) -> None:
         got=(await me.wait("y")).said,
     )
 
+    for name, end in (("w4", "interrupted"), ("w5", "cancelled")):
+        await _ended_while_covered(p, me, name, end)
+
     p.route("a prompt that was delivered")
     await me.finished("z")
     await me.noticed("z")
@@ -150,3 +153,34 @@ async def restored(p: Phase) -> None:
         kind="duplicate prompt",
     )
     await me.cancel("held")
+
+
+async def _ended_while_covered(p: Phase, me: Actor, wait_id: str, end: str) -> None:
+    """A member of a set ends, silently; then the wait ends without the result."""
+    p.route(f"a call that ended while it was covered, wait {end}")
+    member, held = f"member-{end}", f"held-{end}"
+    await me.gated(member)
+    await me.gated(held)
+    waiting = await me.parked("wait", wait_id, tool_call_ids=[member, held])
+    await me.open(member)
+    silent = log.notices(await p.log.read(), me.id, member)
+    p.check("no prompt while it is covered", expected=[], got=silent, kind="duplicate prompt")
+    if end == "interrupted":
+        await me.user("something else")
+        await waiting
+    else:
+        waiting.cancel()
+    await me.wait_settled(wait_id)
+    await me.noticed(member)
+    prompts = [t for t in shown(await me.take()) if t != "something else"]
+    p.check(
+        "then it comes, once",
+        expected=[texts.notice(member)],
+        got=prompts,
+        kind="missed prompt",
+    )
+    p.check(
+        "with its result", expected=(RESULT, texts.out("done")), got=(await me.wait(member)).said
+    )
+    await me.cancel(held)
+    await me.wait(held)
