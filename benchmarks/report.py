@@ -20,6 +20,8 @@ _SCALES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 def show(value: float, unit: str) -> str:
     """A figure with three digits that mean something, and its unit."""
+    if unit == "no":
+        return "no"
     if unit == "s":
         for scale, name in _SCALES:
             if abs(value) >= scale:

@@ -129,6 +129,8 @@ async def _check(supervisor: Supervisor, method: MethodDescriptor, request: Mess
         agent = await client.open_agent("fuzz")
         for item in await agent.list(live_only=True):
             await agent.cancel(item.call_id, grace=0)
+        for child in await client.list_agents(live_only=True, parent_id="fuzz"):
+            await client.agent(child.agent_id).stop(grace=0)
         before = await _quiet(client)
         outcome = await call(channel, method, request, timeout=0.25)
         assert outcome.code in _ALLOWED, (outcome, request)

@@ -61,6 +61,12 @@ CASES = [
     Case("cancel_twice", "duplicate-cancel", "of parallel cancels one succeeds"),
     Case("cancel_without_notice", "duplicate-cancel", "one request"),
     Case("cancelled_output_lost", "cancel-shell", "the output so far is kept"),
+    Case("user_cancel_wakes", "user-cancel", "no turn starts because of it"),
+    Case("prompts_shown", "hidden-prompts", "without its text, for people"),
+    Case("set_fails_fast", "wait-set", "a member's error does not end it"),
+    Case("advice_always", "input-timeout", "the first two say no more than that"),
+    Case("message_not_escaped", "message", "only its own closing tag is escaped"),
+    Case("redundant_alias", "agent-start", "both ids at once, nothing else, no placeholder"),
     Case("wrong_placeholder", "background", "placeholder text"),
     Case("no_duration", "duration", "over 5 s, in whole seconds, after the status"),
     Case("chatty_cancel", "cancel-queued", "a queued call can be cancelled"),
@@ -103,6 +109,7 @@ async def _run(broken: str, phase: str) -> Run:
     marker = uuid.uuid4().hex
     env = {name: value for name, value in os.environ.items() if not name.startswith("PINFOLD_")}
     env[MARKER] = marker
+    env["TMPDIR"] = str(directory)
     state = directory / "state"
     state.mkdir(mode=0o700)
     (state / "pinfold.toml").write_text(own.SETTINGS)

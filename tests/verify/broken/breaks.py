@@ -14,6 +14,7 @@ from pinfoldd.core.values import CallState, PromptKind, WaitOutcome
 from pinfoldd.render import acknowledgements, headers, results
 from pinfoldd.render import tasks as task_texts
 from pinfoldd.render import waits as wait_texts
+from pinfoldd.rpc import wire
 
 __all__ = ["BREAKS"]
 
@@ -81,6 +82,24 @@ def notice_to_parent() -> None:
 def notice_lost_after_interruption() -> None:
     """What a wait covered is not announced when the wait is interrupted."""
     patch(waits, "_release", lambda d, agent, covered, passive=False: waits.check_bare(d, agent))
+
+
+@breaks
+def user_cancel_wakes() -> None:
+    """The notices of a turn that a user cancelled are like any other."""
+    real = notices.owe
+
+    def owe(d: Any, agent: Any, call: Any, *, passive: bool = False) -> None:
+        call.passive_end = False
+        real(d, agent, call)
+
+    patch(notices, "owe", owe)
+
+
+@breaks
+def prompts_shown() -> None:
+    """People see what internal prompts say."""
+    patch(wire, "hide_internal", lambda name, event: event)
 
 
 @breaks
@@ -183,6 +202,26 @@ def input_beats_result() -> None:
             real(d, command)
 
     patch(waits, "start", start)
+
+
+@breaks
+def set_fails_fast() -> None:
+    """A set ends with the first member that is cancelled."""
+    real = waits.call_ended
+
+    def call_ended(d: Any, agent: Any, call: Any) -> None:
+        if call.reserved is not None and call.result.state is CallState.CANCELLED:
+            waits._settle(d, agent, agent.waits[call.reserved], WaitOutcome.RESULT, [call.id])
+        else:
+            real(d, agent, call)
+
+    patch(waits, "call_ended", call_ended)
+
+
+@breaks
+def advice_always() -> None:
+    real = wait_texts.timed_out
+    patch(wait_texts, "timed_out", lambda advice=False: real(advice=True))
 
 
 @breaks
@@ -356,6 +395,22 @@ def watch_stays_on() -> None:
             real(d, command)
 
     patch(turns, "watch", watch)
+
+
+@breaks
+def message_not_escaped() -> None:
+    """A message can close its own wrapper."""
+    patch(headers, "wrapped", lambda tag, body: f"<{tag}>\n{body}\n</{tag}>")
+
+
+@breaks
+def redundant_alias() -> None:
+    real = acknowledgements.agent_started
+    patch(
+        acknowledgements,
+        "agent_started",
+        lambda mine, sub: f"{real(mine, sub)}\nagent_id: {sub}",
+    )
 
 
 @breaks

@@ -55,7 +55,7 @@ def phases(section: str = "all", names: Sequence[str] = ()) -> list[Spec]:
         import_module(f"pinfold.verify.{group}")
     unknown = [name for name in names if name not in PHASES]
     if unknown:
-        raise CannotRun(f"no such phase: {', '.join(unknown)} (there are {', '.join(PHASES)})")
+        raise CannotRun(f"no such phase: {', '.join(unknown)} (see `pinfold verify --list`)")
     return [
         spec
         for spec in PHASES.values()

@@ -58,7 +58,8 @@ def show(report: Report) -> None:
     heading("Timing surprises, missed or duplicate prompts, leaks, order")
     for kind, text in report.findings() or [("none", "")]:
         line(f"  {kind}: {text}" if text else f"  {kind}")
-    heading("Confirmed")
+    if report.confirmations():
+        heading("Confirmed")
     for holds, sentence in report.confirmations():
         line(f"  {'yes' if holds else 'NO'}: {sentence}", "" if holds else "red")
     if remarks := report.remarks():

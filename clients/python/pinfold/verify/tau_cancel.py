@@ -88,7 +88,7 @@ async def targets(p: Phase) -> None:
         expected=(ERROR, texts.NOT_CANCELLABLE),
         got=(await me.cancel("w")).said,
     )
-    p.check("is not touched", expected=False, got=waiting.done())
+    p.check("is not touched", expected=[], got=log.settled(await p.log.read(), me.id, "w"))
     await me.open("held")
     p.check("and gets its result", expected=(RESULT, texts.out("done")), got=(await waiting).said)
     events = await p.log.read()
