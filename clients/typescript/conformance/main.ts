@@ -58,5 +58,9 @@ for (const file of files.sort()) {
   } catch (error) {
     process.stderr.write(`${scenario.name}: ${(error as Error).message}\n`);
     process.exitCode = 1;
+    break;
   }
 }
+
+// A supervisor that hangs may keep a connection from closing.
+setTimeout(() => process.exit(), 5000).unref();

@@ -163,6 +163,8 @@ def _turn_ended(state: State, event: e.TurnEnded, stamp: Stamp) -> None:
     agent.turn = ""
     agent.last_turn = event.turn
     agent.turn_cancelled = event.cancelled
+    if agent.state is AgentState.STOPPING:
+        agent.partial = event.answer
     agent.unconfirmed, agent.delivery = agent.delivery, None
 
 

@@ -182,6 +182,7 @@ class Agent(Struct):
     state: AgentState = AgentState.LIVE
     stop_reason: str = ""
     failing: bool = False
+    partial: str = ""  # the answer it gave while it was being ended
     stopped_wall: float | None = None
     children: list[str] = field(default_factory=list)
     calls: dict[str, Call] = field(default_factory=dict)

@@ -145,6 +145,8 @@ def stop_supervisor(d: Decision, c: commands.StopSupervisor) -> None:
         if agent.parent and agent.is_live:
             agents.stop(d, agent, c.reason, c.grace)
     for agent in list(d.state.agents.values()):
+        if not agent.is_live:
+            continue  # it has been seen to
         for call_id in list(agent.live):
             call = agent.calls[call_id]
             if call.live:

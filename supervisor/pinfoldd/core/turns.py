@@ -9,7 +9,7 @@ from pinfoldd.core.decision import Decision
 from pinfoldd.core.model import Agent, StatusReport
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.repeats import is_repeat
-from pinfoldd.core.values import CallState, Cause, PromptKind, Result
+from pinfoldd.core.values import AgentState, CallState, Cause, PromptKind, Result
 
 # ------------------------------------------------------------ turns
 
@@ -66,6 +66,11 @@ def end_turn(d: Decision, c: commands.EndTurn) -> None:
     if c.turn and c.turn == agent.last_turn:
         if agent.is_live:  # a repeat, or the turn was cancelled meanwhile
             _acknowledge(d, agent, c.acknowledge)
+        return
+    if agent.state is AgentState.STOPPING and agent.call and c.turn and c.turn == agent.turn:
+        # Its worker has used the grace to say how far it came. Nobody is told: it is kept
+        # as the partial text of the call that the agent was.
+        d.emit(e.TurnEnded(agent.id, c.turn, c.answer))
         return
     d.state.require_live(agent)
     if not agent.turn or agent.turn != c.turn:

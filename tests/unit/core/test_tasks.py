@@ -199,6 +199,33 @@ def test_a_kill_by_the_owner_reports_by_anyone_else_not(w: World) -> None:
     assert len(w.events(e.CallEnded, "X")) == 1
 
 
+def test_a_kill_by_the_owner_of_what_is_being_ended_reports_too(w: World) -> None:
+    w.in_background("X", "Y")
+    w.cancel("X", by="operator", reason="first")
+    w.cancel("Y", by="operator")
+    w.cancel("X", reason="second", report=True)
+    w.cancel("X", report=True)
+    w.killed("X")
+    w.killed("Y")
+    assert w.notices() == ["Y"]
+    result = w.call("X").result
+    assert result is not None
+    assert result.cancel_reason == "first"
+
+
+def test_what_an_agent_says_while_it_is_being_ended_is_kept(w: World) -> None:
+    w.child("kid", call="D")
+    w.next_turn("kid")
+    w.cancel("D", report=True)
+    w.end_turn("half of it", "kid")
+    w.end_turn("half of it", "kid")
+    w.worker_exits("kid", signal=15)
+    result = w.call("D").result
+    assert result is not None
+    assert (result.state, result.answer) == (CallState.CANCELLED, "half of it")
+    assert w.notices() == []
+
+
 def test_a_killed_task_can_still_be_waited_for(w: World) -> None:
     w.in_background("X")
     w.cancel("X", report=True)

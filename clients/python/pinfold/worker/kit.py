@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -31,6 +33,9 @@ class Turn:
         self.resumed = begun.resumed
         self.memory = memory
         """Kept between the turns of one worker process."""
+        self.draft = ""
+        """How far the answer has come. What is here when the agent is ended is kept as the
+        partial text of the call that it is."""
 
     @property
     def text(self) -> str:
@@ -62,15 +67,29 @@ class Worker:
         self._work = work
         self._agent = agent
         self._memory: dict[str, Any] = {}
+        self._turn: Turn | None = None
+
+    @property
+    def has_draft(self) -> bool:
+        return self._turn is not None and bool(self._turn.draft)
+
+    async def hand_over(self) -> None:
+        """The agent is being ended: say how far its answer has come, if it has."""
+        turn = self._turn
+        if turn is not None and turn.draft:
+            with contextlib.suppress(PinfoldError):
+                await self._agent.end_turn(turn.turn_id, turn.draft)
 
     async def serve(self) -> None:
         """Take turns. Returns when the agent has stopped."""
         while True:
+            self._turn = None
             try:
                 begun = await self._agent.next_turn()
                 if begun is None:
                     continue
-                answer = await self._work(Turn(self._agent, begun, self._memory))
+                self._turn = Turn(self._agent, begun, self._memory)
+                answer = await self._work(self._turn)
                 await self._agent.end_turn(begun.turn_id, answer)
             except TurnCancelled:
                 continue
@@ -90,7 +109,30 @@ def run(work: Work) -> None:
         )
 
     async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
         async with Client.connect() as client:
-            await Worker(work, client.agent(agent_id)).serve()
+            worker = Worker(work, client.agent(agent_id))
+
+            def terminated(*_: object) -> None:
+                # No handler of the event loop: the work may be blocking it.
+                if not worker.has_draft:
+                    _end()
+                loop.call_soon_threadsafe(ended.cancel)
+
+            signal.signal(signal.SIGTERM, terminated)
+            serving = asyncio.ensure_future(worker.serve())
+            await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                await serving
+                return
+            await worker.hand_over()
+            _end()
 
     asyncio.run(main())
+
+
+def _end() -> None:
+    """As by the signal itself; work that does not want to end is not waited for."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)

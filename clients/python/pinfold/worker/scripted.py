@@ -10,6 +10,7 @@ The script is the prompt it was started with, a directive a line (docs/workers.m
     status STATE TITLE
     agent [call] [ROLE]       start a sub-agent; its script is the indented lines that follow
     sleep SECONDS
+    say TEXT                  a line of the answer so far: kept when the agent is ended
     on_message DIRECTIVE      from now on, what to do with each message that arrives
     final TEXT                the answer; the turn ends
 
@@ -126,6 +127,8 @@ async def _do(turn: Turn, script: _Script, line: str) -> str | None:
             script.values["out"] = answer.text
         case "agent":
             await _start(turn, script, text.split())
+        case "say":
+            turn.draft += f"{text}\n"
         case "sleep":
             await asyncio.sleep(_seconds(text))
         case _:
