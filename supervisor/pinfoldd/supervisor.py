@@ -39,7 +39,8 @@ from pinfoldd.workers import PRELOAD, RoleWorkers
 log = logging.getLogger(__name__)
 
 _STOP_GRACE = 2.0  # seconds that RPCs under way get when the server stops
-_KEEPER_RETRY_SECONDS = 0.5
+_KEEPER_PAUSE = 0.1  # seconds between two tries
+_KEEPER_PATIENCE = 15.0  # seconds, at a start
 _HELLO_SECONDS = 10.0
 # What must not reach the programs that agents run.
 _PRIVATE = ("PINFOLD_", "GRPC_", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONUNBUFFERED")
@@ -62,6 +63,10 @@ class Texts:
         return results.error_message(tool, result)
 
 
+class KeeperGone(ConfigError):
+    """There is a keeper, but it cannot be spoken to: perhaps in a moment."""
+
+
 class Supervisor:
     """Everything of one daemon. `start`, then `stopped`, once."""
 
@@ -76,6 +81,7 @@ class Supervisor:
         self._store: Store | None = None
         self._server: Server | None = None
         self._keeper_task: asyncio.Task[None] | None = None
+        self._serving = False
 
     # ------------------------------------------------------------ start
 
@@ -126,10 +132,37 @@ class Supervisor:
     async def _recover(self) -> None:
         """Connect to the keeper (a new one, or the one that outlived the last daemon) and
         bring the state and its groups together."""
-        hello = await self._connect()
+        hello = await self._connect_patiently()
         known = frozenset(group.group for group in hello.groups)
-        await self._loop.submit(c.Recover(pinfold_version(), known))
-        self._adopt(hello, known)
+        await self._decide(c.Recover(pinfold_version(), known))
+        self._serving = True
+        if self._link is not None:
+            self._adopt(hello, known)
+        else:
+            self._lost()
+
+    def _decide(self, command: c.Command) -> asyncio.Future[None]:
+        """Also while the store is failing: then it is decided when that is over."""
+        decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(_: object) -> None:
+            if not decided.done():
+                decided.set_result(None)
+
+        self._loop.post(command, done)
+        return decided
+
+    async def _connect_patiently(self) -> m.Hello:
+        """One that is dying has its lock still, and one that ends the groups of an earlier
+        keeper does not listen yet: neither keeps a daemon from starting."""
+        deadline = time.monotonic() + _KEEPER_PATIENCE
+        while True:
+            try:
+                return await self._connect()
+            except KeeperGone:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(_KEEPER_PAUSE)
 
     def _adopt(self, hello: m.Hello, known: frozenset[int]) -> None:
         for group in hello.groups:
@@ -151,13 +184,18 @@ class Supervisor:
                     preload=PRELOAD,
                     cgroup=config.cgroup,
                 )
+        except KeeperError as error:
+            raise ConfigError(f"keeper: {error}") from error
+        try:
             self._hello = asyncio.get_running_loop().create_future()
             self._link = await KeeperLink.connect(directory, self._report, self._lost)
             hello = await asyncio.wait_for(self._hello, _HELLO_SECONDS)
-        except KeeperError as error:
-            raise ConfigError(f"keeper: {error}") from error
-        except TimeoutError as error:
-            raise ConfigError("keeper: it does not answer; see keeper.log") from error
+        except (KeeperError, TimeoutError) as error:
+            if self._link is not None:
+                self._link.close()
+                self._link = None
+            why = str(error) or "it does not answer; see keeper.log"
+            raise KeeperGone(f"keeper: {why}") from error
         if hello.protocol != m.PROTOCOL:
             raise ConfigError(
                 f"keeper: version {hello.version} speaks another protocol; "
@@ -177,9 +215,13 @@ class Supervisor:
 
     def _lost(self) -> None:
         """The keeper is gone, or only the link to it."""
+        self._link = None
         self._groups.attach(None)
+        if self._hello is not None and not self._hello.done():
+            self._hello.set_exception(KeeperError("it ended before it answered"))
         # Also while stopping: what a lost keeper leaves behind has to be ended, too.
-        if not self._ended.is_set():
+        under_way = self._keeper_task is not None and not self._keeper_task.done()
+        if self._serving and not self._ended.is_set() and not under_way:
             log.error("the link to the keeper is lost; connecting again")
             self._keeper_task = asyncio.ensure_future(self._reconnect())
 
@@ -190,13 +232,15 @@ class Supervisor:
             try:
                 hello = await self._connect()
             except ConfigError as error:
-                log.error("%s", error)
-                await asyncio.sleep(_KEEPER_RETRY_SECONDS)
+                if not isinstance(error, KeeperGone):
+                    log.error("%s", error)
+                await asyncio.sleep(_KEEPER_PAUSE)
                 continue
             known = frozenset(group.group for group in hello.groups)
-            await self._loop.submit(c.Reconcile(known))
-            self._adopt(hello, known)
-            return
+            await self._decide(c.Reconcile(known))
+            if self._link is not None:  # it may have been lost meanwhile
+                self._adopt(hello, known)
+                return
 
     # ------------------------------------------------------------ stop
 

@@ -24,8 +24,6 @@ async def test_a_call_runs_on(make_supervisor: Callable[..., Supervisor], durabi
     await asyncio.to_thread(supervisor.start)
     async with Wreck.of(supervisor) as wreck:
         assert (await wreck.client.info()).durability == durability
-        follower = asyncio.ensure_future(wreck.output("X"))
-        follower.cancel()
         await wreck.start(COUNT, call_id="X")
         follower = asyncio.ensure_future(wreck.output("X"))
         await wreck.until_output("X", b"20\n")
@@ -78,14 +76,22 @@ def wait_for_sleep(wreck: Wreck) -> None:
         time.sleep(0.01)
 
 
-async def test_results_and_waits(wreck: Wreck) -> None:
+async def test_results_and_waits(make_supervisor: Callable[..., Supervisor]) -> None:
+    supervisor = make_supervisor()
+    await asyncio.to_thread(supervisor.start)
+    # Its notices are passive: they interrupt no wait.
+    async with Wreck.of(supervisor, surface="tasks") as wreck:
+        await results_and_waits(wreck)
+
+
+async def results_and_waits(wreck: Wreck) -> None:
     await wreck.start("echo done", call_id="unconsumed")
     await wreck.start("echo taken", call_id="consumed")
     await wreck.start("sleep 1.2; echo later", call_id="running")
     taken = await wreck.agent.wait_exact("consumed", wait_id="W1")
     await wreck.ended("unconsumed")
     parked = asyncio.ensure_future(wreck.agent.wait_exact("running", wait_id="W2"))
-    by_set = asyncio.ensure_future(wreck.agent.wait_for_input(wait_id="W3"))
+    for_input = asyncio.ensure_future(wreck.agent.wait_for_input(wait_id="W3"))
     await wreck.installed("W2")
     await wreck.restart()
     # The wait that was answered is answered the same, and the one that was parked is answered.
@@ -97,7 +103,7 @@ async def test_results_and_waits(wreck: Wreck) -> None:
         await wreck.agent.wait_exact("unconsumed")
     assert (await parked).text == "status: 0\n\nout later"
     await wreck.agent.send_prompt("wake up")
-    assert (await by_set).input_available
+    assert (await for_input).input_available
     log = await whole_log(wreck.client)
     check_log(log, ["unconsumed", "consumed", "running"])
     assert consumed(log) == {"unconsumed": 1, "consumed": 1, "running": 1}
@@ -227,7 +233,9 @@ async def test_the_command_that_restarts_it(make_supervisor: Callable[..., Super
         answer = await wreck.agent.wait_exact("X")
         assert answer.result is not None
         assert (answer.result.exit_code, await wreck.output("X")) == (7, COUNTED)
-        await wreck.client.stop()
+    # It is no child of ours.
+    async with supervisor.client() as client:
+        await client.stop()
 
 
 async def test_the_start_after_a_kill_in_the_middle_of_a_start(wreck: Wreck) -> None:

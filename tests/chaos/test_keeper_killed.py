@@ -81,6 +81,8 @@ async def test_the_keeper_first_and_then_the_daemon_at_once(wreck: Wreck) -> Non
 async def test_waits_end_with_what_is_lost(wreck: Wreck) -> None:
     await wreck.start("sleep 1000", call_id="X")
     await wreck.start("sleep 1000", call_id="Y")
+    for call_id in ("X", "Y"):
+        await wreck.until_event("call.started", call_id=call_id)
     parked = [
         asyncio.ensure_future(wreck.agent.wait_exact("X", wait_id="W1")),
         asyncio.ensure_future(wreck.agent.wait_all(["Y"], wait_id="W2")),
@@ -136,7 +138,9 @@ async def test_while_the_daemon_stops(make_supervisor: Callable[..., Supervisor]
     assert await asyncio.to_thread(eventually, lambda: not supervisor.marked())
 
 
-async def test_the_keeper_does_not_stay_for_ever(make_supervisor: Callable[..., Supervisor]) -> None:
+async def test_the_keeper_does_not_stay_for_ever(
+    make_supervisor: Callable[..., Supervisor],
+) -> None:
     supervisor = make_supervisor(env={"PINFOLD_LINGER": "0.5"})
     await asyncio.to_thread(supervisor.start)
     async with Wreck.of(supervisor) as wreck:
@@ -160,6 +164,8 @@ async def test_the_keeper_does_not_stay_for_ever(make_supervisor: Callable[..., 
 async def test_ten_times_in_a_row(wreck: Wreck) -> None:
     for number in range(10):
         await wreck.start("sleep 1000", call_id=f"c{number}")
+        # Before that it may be started by the next keeper, and not be lost at all.
+        await wreck.until_event("call.started", call_id=f"c{number}")
         keeper = await wreck.keeper()
         await wreck.kill_keeper(keeper)
         await wreck.another_keeper(keeper)

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,16 +136,8 @@ class Runs:
         self._supervisors: dict[tuple[str, str], Supervisor] = {}
         self._built: dict[str, str] = {}
         self._done: dict[tuple[str, str, str], Path | str] = {}
-        # What only waits is begun before it is asked for.
-        self._pool = ThreadPoolExecutor(max_workers=4)
-        self._early: dict[tuple[str, str, str], Future[Path | str]] = {}
-
-    def begin_early(self, profile: str, language: str) -> None:
-        key = (profile, language, "")
-        self._early[key] = self._pool.submit(self._run, *key)
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
         for supervisor in self._supervisors.values():
             supervisor.close()
         shutil.rmtree(self.bin, ignore_errors=True)
@@ -167,18 +158,19 @@ class Runs:
         """The directory of the transcripts. Fails the test when the runner failed."""
         key = (profile, language, worker)
         if key not in self._done:
-            early = self._early.pop(key, None)
-            self._done[key] = early.result() if early else self._run(*key)
+            self._done[key] = self._run(*key)
         done = self._done[key]
         if isinstance(done, str):
-            pytest.fail(f"the {language} runner failed on profile {profile}:\n{done}", pytrace=False)
+            pytest.fail(
+                f"the {language} runner failed on profile {profile}:\n{done}", pytrace=False
+            )
         return done
 
     def _run(self, profile: str, language: str, worker: str) -> Path | str:
         chosen = LANGUAGES[language]
         if failure := self.build(chosen):
             return failure
-        supervisor = self._supervisor(profile, language, worker)
+        supervisor = self.supervisor(profile, language, worker)
         out = Path(tempfile.mkdtemp(prefix=f"{profile}-{language}-", dir=self.bin))
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PINFOLD_")}
         environment["PINFOLD_ADDRESS"] = supervisor.address
@@ -197,7 +189,7 @@ class Runs:
             return f"it took over {RUN_SECONDS} s"
         return out if done.returncode == 0 else done.stdout + done.stderr
 
-    def _supervisor(self, profile: str, language: str, worker: str) -> Supervisor:
+    def supervisor(self, profile: str, language: str = "", worker: str = "") -> Supervisor:
         key = (profile, worker or (language if profile in OWN_SUPERVISOR else ""))
         if key not in self._supervisors:
             settings = (PROFILES / f"{profile}.toml").read_text(encoding="utf-8")

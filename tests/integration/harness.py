@@ -90,7 +90,9 @@ class Shells:
             return event
         raise AssertionError(f"no {name}")
 
-    async def log(self, *, start: int = 1, call_id: str = "", names: Sequence[str] = ()) -> list[Event]:
+    async def log(
+        self, *, start: int = 1, call_id: str = "", names: Sequence[str] = ()
+    ) -> list[Event]:
         """The agent's events so far."""
         events = self.client.events(
             start,

@@ -28,9 +28,7 @@ async def test_after_two_seconds_it_is_in_the_background(shells: Shells) -> None
     assert 1.9 <= time.monotonic() - begun < 2.4
     assert isinstance(answer, Placeholder)
     assert answer.call_id == "X"
-    assert answer.text == (
-        "tau_internal: true\n\nTool call `X` is running in the background."
-    )
+    assert answer.text == ("tau_internal: true\n\nTool call `X` is running in the background.")
     turn = await shells.agent.next_turn(5.0)
     assert turn is not None
     [prompt] = turn.prompts

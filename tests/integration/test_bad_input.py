@@ -16,7 +16,9 @@ from pinfold.errors import InvalidRequestError, NotFoundError, StateError
 from pinfold.v1 import agent_service_pb2, watch_service_pb2
 
 
-async def refused(shells: Shells, script: Any, reason: str = "INVALID_ARGUMENT", **options: Any) -> str:
+async def refused(
+    shells: Shells, script: Any, reason: str = "INVALID_ARGUMENT", **options: Any
+) -> str:
     """The message; nothing was started, and no call is there."""
     before = len(await shells.agent.list())
     with pytest.raises((InvalidRequestError, StateError)) as caught:
@@ -61,7 +63,9 @@ async def test_a_directory_that_is_none(shells: Shells, cwd: str) -> None:
 async def test_a_directory_that_is_removed(shells: Shells, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
-    call_id = await shells.start("echo up; while [ -d . ] && [ -e ../go ]; do sleep 0.02; done; echo on", cwd=place)
+    call_id = await shells.start(
+        "echo up; while [ -d . ] && [ -e ../go ]; do sleep 0.02; done; echo on", cwd=place
+    )
     (tmp_path / "go").touch()
     await shells.until_output(call_id, b"up")
     shutil.rmtree(place)
@@ -195,8 +199,12 @@ async def test_limits_are_those_of_the_process(shells: Shells) -> None:
     )
     result = await shells.run("sleep 0.1; ulimit -v; ulimit -n; ulimit -t", limits=limits)
     assert result.text.endswith("out 262144\nout 50\nout 1")
-    result = await shells.run("head -c 5000000 /dev/zero >big; echo $?; wc -c <big", limits=limits,
-                              cwd="/tmp", env={"big": "x"})
+    result = await shells.run(
+        "head -c 5000000 /dev/zero >big; echo $?; wc -c <big",
+        limits=limits,
+        cwd="/tmp",
+        env={"big": "x"},
+    )
     assert "out 1048576" in result.text
     os.unlink("/tmp/big")
     result = await shells.run("while :; do :; done", limits=limits)
@@ -217,12 +225,21 @@ async def test_ids_that_are_none(shells: Shells) -> None:
 async def test_requests_without_their_parts(shells: Shells) -> None:
     connection = shells.client.connection
     for method, request, message in (
-        (connection.calls.Wait, call_service_pb2.WaitRequest(agent_id=shells.id),
-         "form: say what to wait for: exact, set, bare or input"),
-        (connection.calls.CancelCall, call_service_pb2.CancelCallRequest(agent_id=shells.id, call_id="  "),
-         "`tool_call_id` must not be empty"),
-        (connection.agents.SendPrompt, agent_service_pb2.SendPromptRequest(agent_id=shells.id),
-         "text: must not be empty"),
+        (
+            connection.calls.Wait,
+            call_service_pb2.WaitRequest(agent_id=shells.id),
+            "form: say what to wait for: exact, set, bare or input",
+        ),
+        (
+            connection.calls.CancelCall,
+            call_service_pb2.CancelCallRequest(agent_id=shells.id, call_id="  "),
+            "`tool_call_id` must not be empty",
+        ),
+        (
+            connection.agents.SendPrompt,
+            agent_service_pb2.SendPromptRequest(agent_id=shells.id),
+            "text: must not be empty",
+        ),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await method(request)

@@ -203,7 +203,15 @@ def test_settings_that_cannot_be_used(make_supervisor: Make, settings: str, says
     supervisor.state.mkdir(parents=True)
     (supervisor.state / "pinfold.toml").write_text(settings)
     done = subprocess.run(
-        [sys.executable, "-m", "pinfoldd", "--state", str(supervisor.state), "--log-level", "error"],
+        [
+            sys.executable,
+            "-m",
+            "pinfoldd",
+            "--state",
+            str(supervisor.state),
+            "--log-level",
+            "error",
+        ],
         capture_output=True,
         text=True,
         env=supervisor.env,

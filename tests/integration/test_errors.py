@@ -103,9 +103,7 @@ class House:
 
     def prompt(self, text: str, request_id: str = "") -> Awaitable[Any]:
         return self.agents.SendPrompt(
-            agent_service_pb2.SendPromptRequest(
-                agent_id=self.id, request_id=request_id, text=text
-            )
+            agent_service_pb2.SendPromptRequest(agent_id=self.id, request_id=request_id, text=text)
         )
 
     def read_task(self, task_id: str) -> Awaitable[Any]:
@@ -150,9 +148,7 @@ async def _(house: House) -> None:
     await house.run("true")
 
 
-@provokes(
-    Reason.AGENT_ID_REUSED, "agent `.*` is already open with other settings; use another id"
-)
+@provokes(Reason.AGENT_ID_REUSED, "agent `.*` is already open with other settings; use another id")
 async def _(house: House) -> None:
     request = agent_service_pb2.OpenAgentRequest(agent_id=house.id, label="another")
     await house.agents.OpenAgent(request)
@@ -193,8 +189,7 @@ async def _(house: House) -> None:
 
 @provokes(
     Reason.PROMPT_LIMIT,
-    "prompt limit reached: 1 prompts are pending for the agent; "
-    "try again when it has taken some",
+    "prompt limit reached: 1 prompts are pending for the agent; try again when it has taken some",
     LIMITS__PENDING_PROMPTS="1",
 )
 async def _(house: House) -> None:
@@ -253,9 +248,7 @@ async def _(house: House) -> None:
         await house.run("sleep 1000", agent_id=agent.agent_id, background=True, grace=Duration())
 
 
-@provokes(
-    Reason.NO_CONTROL_SURFACE, "background tasks unavailable: no control surface is attached"
-)
+@provokes(Reason.NO_CONTROL_SURFACE, "background tasks unavailable: no control surface is attached")
 async def _(house: House) -> None:
     agent = await house.client.open_agent(surface="none")
     await house.run("true", agent_id=agent.agent_id, background=True)
@@ -339,9 +332,7 @@ async def _(house: House) -> None:
     await twice(house, bare=Wait.Bare())
 
 
-@provokes(
-    Reason.INPUT_WAIT_IN_PROGRESS, "existing input wait for this agent already in progress"
-)
+@provokes(Reason.INPUT_WAIT_IN_PROGRESS, "existing input wait for this agent already in progress")
 async def _(house: House) -> None:
     await twice(house, input=Wait.Input())
 
@@ -356,9 +347,7 @@ async def _(house: House) -> None:
     await house.wait(bare=Wait.Bare())
 
 
-@provokes(
-    Reason.WAIT_ID_REUSED, "wait id `W` was already used with other arguments; use a new id"
-)
+@provokes(Reason.WAIT_ID_REUSED, "wait id `W` was already used with other arguments; use a new id")
 async def _(house: House) -> None:
     await house.wait(wait_id="W", input=Wait.Input(), timeout=Duration())
     await house.wait(wait_id="W", bare=Wait.Bare())
@@ -463,9 +452,7 @@ def restart(supervisor: Supervisor) -> None:
 # ---------------------------------------------------------------- the supervisor
 
 
-@provokes(
-    Reason.DRAINING, "the supervisor is draining and takes no new calls; try again later"
-)
+@provokes(Reason.DRAINING, "the supervisor is draining and takes no new calls; try again later")
 async def _(house: House) -> None:
     await house.client.drain()
     await house.run("true")
@@ -476,9 +463,7 @@ async def _(house: House) -> None:
     await house.run(" ")
 
 
-@provokes(
-    Reason.UNAUTHENTICATED, "no valid token; send an operator's or this agent's token"
-)
+@provokes(Reason.UNAUTHENTICATED, "no valid token; send an operator's or this agent's token")
 async def _(house: House) -> None:
     await house.admin.GetInfo(
         supervisor_service_pb2.GetInfoRequest(), metadata=(("authorization", "Bearer pf.x.y"),)
@@ -560,9 +545,7 @@ SILENT = {Reason.WORKER_START_FAILED}  # kept for clients of later versions
 
 
 @contextlib.asynccontextmanager
-async def house_of(
-    supervisor: Supervisor, marker: str = "errors"
-) -> AsyncIterator[House]:
+async def house_of(supervisor: Supervisor, marker: str = "errors") -> AsyncIterator[House]:
     async with supervisor.client() as client:
         agent = await client.open_agent(env={MARKER: marker})
         yield House(supervisor, client, agent)

@@ -104,7 +104,9 @@ async def test_a_leader_that_exits_before_a_stubborn_child(shells: Shells) -> No
     await shells.gone(0.2)
 
 
-@pytest.mark.parametrize("form", ["(sleep 1 & exec sleep 2)", "for i in {1..200}; do (sleep 0.1 &); done"])
+@pytest.mark.parametrize(
+    "form", ["(sleep 1 & exec sleep 2)", "for i in {1..200}; do (sleep 0.1 &); done"]
+)
 async def test_no_zombies_are_left(shells: Shells, form: str) -> None:
     await shells.run(form)
     await shells.gone(5.0)

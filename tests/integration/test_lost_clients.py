@@ -76,7 +76,10 @@ async def test_killed_while_it_waits(shells: Shells, form: str) -> None:
     turn = await shells.agent.next_turn(5.0)
     assert turn is not None
     told = [prompt.call_id for prompt in turn.prompts]
-    assert sorted(told + [p.call_id for p in (await shells.agent.take_prompts()).prompts]) == ["X", "Y"]
+    assert sorted(told + [p.call_id for p in (await shells.agent.take_prompts()).prompts]) == [
+        "X",
+        "Y",
+    ]
     await shells.agent.end_turn(turn.turn_id, "")
     answer = await shells.agent.wait_all(["X", "Y"])
     assert len(answer.results) == 2
@@ -184,7 +187,11 @@ async def test_many_waits_on_one_stream(shells: Shells) -> None:
         await stream.write(call_service_pb2.WaitStreamRequest(wait=wait))
 
     for call_id in ids:
-        await send(request(shells, f"w-{call_id}", set=call_service_pb2.WaitRequest.Set(call_ids=[call_id])))
+        await send(
+            request(
+                shells, f"w-{call_id}", set=call_service_pb2.WaitRequest.Set(call_ids=[call_id])
+            )
+        )
     await send(request(shells, "bad", exact=call_service_pb2.WaitRequest.Exact(call_id="nope")))
     await send(call_service_pb2.WaitRequest(agent_id="nobody", wait_id="who"))
     answers = {}

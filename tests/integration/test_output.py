@@ -73,9 +73,7 @@ async def test_yes_is_bounded_and_counted(shells: Shells) -> None:
 
 async def test_a_reader_that_stops_reading(shells: Shells) -> None:
     call_id = await shells.start("exec yes", limits=limits(64 * MiB), grace=0.2)
-    request = call_service_pb2.ReadOutputRequest(
-        agent_id=shells.id, call_id=call_id, follow=True
-    )
+    request = call_service_pb2.ReadOutputRequest(agent_id=shells.id, call_id=call_id, follow=True)
     stalled = shells.client.connection.calls.ReadOutput(request)
     first = await stalled.read()
     assert first.data.startswith(b"y\n")
@@ -176,7 +174,9 @@ async def test_more_lines_than_are_shown(shells: Shells) -> None:
 
 
 async def test_both_streams_in_the_order_of_arrival(shells: Shells) -> None:
-    result = await shells.run("for i in 1 2 3; do echo o$i; sleep 0.02; echo e$i >&2; sleep 0.02; done")
+    result = await shells.run(
+        "for i in 1 2 3; do echo o$i; sleep 0.02; echo e$i >&2; sleep 0.02; done"
+    )
     assert result.text == "status: 0\n\nout o1\nerr e1\nout o2\nerr e2\nout o3\nerr e3"
     out = await shells.output(result.call_id, stream="out")
     err = await shells.output(result.call_id, stream="err")
@@ -189,8 +189,14 @@ async def test_both_streams_in_the_order_of_arrival(shells: Shells) -> None:
 async def test_by_offset_and_limit(shells: Shells) -> None:
     result = await shells.run("seq 1 1000")
     everything = await shells.output(result.call_id)
-    for offset, limit in ((0, 1), (1, 10), (100, 0), (len(everything) - 1, 0), (len(everything), 0),
-                          (len(everything) + 5, 7)):
+    for offset, limit in (
+        (0, 1),
+        (1, 10),
+        (100, 0),
+        (len(everything) - 1, 0),
+        (len(everything), 0),
+        (len(everything) + 5, 7),
+    ):
         wanted = everything[offset : offset + limit] if limit else everything[offset:]
         got = await shells.output(result.call_id, offset=offset, limit=limit, follow=False)
         assert got == wanted
@@ -266,5 +272,3 @@ async def test_the_spool_is_private(shells: Shells) -> None:
     await shells.run("echo secret")
     for path in [shells.supervisor.state, *Path(shells.supervisor.state / "spool").iterdir()]:
         assert path.stat().st_mode & 0o077 == 0
-
-

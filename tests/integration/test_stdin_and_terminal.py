@@ -41,7 +41,9 @@ async def test_input_that_nobody_reads(shells: Shells) -> None:
 
 
 async def test_a_pipe(shells: Shells) -> None:
-    call_id = await shells.detach("while read line; do echo \"got $line\"; done; echo end", stdin=True)
+    call_id = await shells.detach(
+        'while read line; do echo "got $line"; done; echo end', stdin=True
+    )
     await shells.agent.write_input(call_id, b"one\n")
     await shells.until_output(call_id, b"got one\n")
     await shells.agent.write_input(call_id, b"tw")
@@ -122,7 +124,9 @@ async def test_keys_of_a_terminal(shells: Shells) -> None:
 
 
 async def test_what_a_terminal_loses_with_its_leader(shells: Shells) -> None:
-    call_id = await shells.detach("(trap '' HUP; echo in; sleep 1000) & sleep 0.3", terminal=(24, 80))
+    call_id = await shells.detach(
+        "(trap '' HUP; echo in; sleep 1000) & sleep 0.3", terminal=(24, 80)
+    )
     result = await asyncio.wait_for(shells.ended(call_id), 3.0)
     assert result.exit_code == 0
     assert b"in\r\n" in await shells.output(call_id)

@@ -12,13 +12,17 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from integration.harness import Shells, shells_of
 from pinfold import Client
-from pinfold.errors import NotFoundError, PermissionDeniedError, UnauthenticatedError, UnavailableError
+from pinfold.errors import (
+    NotFoundError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from support import MARKER, Supervisor, processes_with
 
 Make = Callable[..., Supervisor]
 SERVICES = [
-    f"pinfold.v1.{name}Service"
-    for name in ("Agent", "Call", "Supervisor", "Task", "Tool", "Watch")
+    f"pinfold.v1.{name}Service" for name in ("Agent", "Call", "Supervisor", "Task", "Tool", "Watch")
 ]
 
 
@@ -93,7 +97,9 @@ async def test_stop(make_supervisor: Make) -> None:
     supervisor.start()
     async with supervisor.client() as client:
         agent = await client.open_agent()
-        await agent.run("trap '' TERM; setsid sleep 1000 & echo up; sleep 1000", background=True, grace=0.3)
+        await agent.run(
+            "trap '' TERM; setsid sleep 1000 & echo up; sleep 1000", background=True, grace=0.3
+        )
         await agent.run("(sleep 1000 &); exit 3")
         await agent.run("sleep 1000", background=True, call_id="W")
         parked = asyncio.ensure_future(agent.wait_exact("W", wait_id="w"))
@@ -171,7 +177,12 @@ async def test_an_agents_token(shells: Shells) -> None:
                 pass
         seen = {event.agent_id async for event in client.events(1, stop_at_end=True)}
         assert seen == {shells.id}
-        for attempt in (client.open_agent("x"), client.drain(), client.stop(), client.list_tokens()):
+        for attempt in (
+            client.open_agent("x"),
+            client.drain(),
+            client.stop(),
+            client.list_tokens(),
+        ):
             with pytest.raises(PermissionDeniedError):
                 await attempt
     listed = {token.token_id: token for token in await shells.client.list_tokens()}

@@ -16,19 +16,21 @@ NOTHING = (
     "no background tool calls are running or completed in this conversation; "
     'use `wait({"timeout_minutes": N})` with a positive integer N to wait for new activating input'
 )
-INTERRUPTED = (
-    "tau_internal: true\nwait_outcome: interrupted\nwait_reason: activating_input\nwait_mode: {}\n\n"
-)
+INTERRUPTED = "tau_internal: true\nwait_outcome: interrupted\nwait_reason: activating_input\nwait_mode: {}\n\n"
 
 
-def waiting(shells: Shells, form: str, *arguments: object, **options: object) -> asyncio.Task[WaitAnswer]:
+def waiting(
+    shells: Shells, form: str, *arguments: object, **options: object
+) -> asyncio.Task[WaitAnswer]:
     return asyncio.ensure_future(getattr(shells.agent, form)(*arguments, **options))
 
 
 async def notices(shells: Shells) -> list[str]:
     """The calls whose notices are pending."""
     queued = [e for e in await shells.log(names=["prompt.queued"])]
-    suppressed = {e.prompt_suppressed.prompt_id for e in await shells.log(names=["prompt.suppressed"])}
+    suppressed = {
+        e.prompt_suppressed.prompt_id for e in await shells.log(names=["prompt.suppressed"])
+    }
     return [
         e.prompt_queued.prompt.call_id
         for e in queued
@@ -64,7 +66,9 @@ async def test_exact_on_a_call_that_is_still_in_the_foreground(shells: Shells) -
     await shells.until_event("call.started", call_id="F")
     answer = await shells.agent.wait_exact("F")
     assert answer.text == (await first).text == "status: 0\n\nout both"
-    second = asyncio.ensure_future(shells.agent.run("sleep 0.5", call_id="G", foreground_budget=0.2))
+    second = asyncio.ensure_future(
+        shells.agent.run("sleep 0.5", call_id="G", foreground_budget=0.2)
+    )
     await shells.until_event("call.started", call_id="G")
     answer = await shells.agent.wait_exact("G")
     assert answer.text == "status: 0"
@@ -149,8 +153,10 @@ async def test_bare_and_exact_on_the_only_call(shells: Shells) -> None:
     await shells.installed("bare")
     await shells.installed("exact")
     for form, text in (
-        (shells.agent.wait_any_background(),
-         "existing wait for a background tool call in this conversation already in progress"),
+        (
+            shells.agent.wait_any_background(),
+            "existing wait for a background tool call in this conversation already in progress",
+        ),
         (shells.agent.wait_exact("X"), "existing wait for this tool already in progress"),
         (shells.agent.wait_all(["X"]), "existing wait for this tool already in progress"),
     ):

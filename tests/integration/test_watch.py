@@ -113,7 +113,9 @@ async def test_filters(shells: Shells) -> None:
     assert exact == []
     assert names[0] == "agent.opened"
     request = watch_service_pb2.WatchRequest(
-        start_revision=1, filter=watch_service_pb2.EventFilter(agent_ids=["nobody"]), stop_at_end=True
+        start_revision=1,
+        filter=watch_service_pb2.EventFilter(agent_ids=["nobody"]),
+        stop_at_end=True,
     )
     responses = [r async for r in shells.client.connection.watches.Watch(request)]
     assert all(not response.events for response in responses)
@@ -138,10 +140,7 @@ async def test_internal_prompts_are_hidden_by_their_type(shells: Shells) -> None
         events = await to_end(
             shells, 1, agents=[shells.id], names=["prompt.queued"], show_internal=show
         )
-        texts = {
-            e.prompt_queued.prompt.kind: e.prompt_queued.prompt.text
-            for e in events
-        }
+        texts = {e.prompt_queued.prompt.kind: e.prompt_queued.prompt.text for e in events}
         assert texts[agent_pb2.PROMPT_KIND_USER] == "for all to see"
         assert bool(texts[agent_pb2.PROMPT_KIND_NOTICE]) == show
         hidden = [e for e in events if e.prompt_queued.prompt.kind == agent_pb2.PROMPT_KIND_NOTICE]

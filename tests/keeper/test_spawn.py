@@ -222,22 +222,20 @@ def test_relative_program_is_of_the_working_directory(keeper: Harness, tmp_path:
 
 
 def test_limits(keeper: Harness) -> None:
-    group = keeper.run(
-        "ulimit -Sn; ulimit -Hn; ulimit -Sv; ulimit -Hv; ulimit -Sf; ulimit -St; ulimit -Ht",
+    # the hard limits are there by the time that the start is reported
+    group = keeper.started(
+        "ulimit -Sn; ulimit -Sv; ulimit -Sf; read x;"
+        "ulimit -Hn; ulimit -Hv; ulimit -Hf; ulimit -St; ulimit -Ht",
         nofile=300,
         memory=1 << 30,
         file_size=1 << 20,
         cpu_seconds=7,
-    ).group
-    assert keeper.output(group).split() == [
-        b"300",
-        b"300",
-        b"1048576",
-        b"1048576",
-        b"1024",
-        b"7",
-        b"8",
-    ]
+        stdin="pipe",
+    )
+    keeper.link.send(Input(group, 1, True, b"go\n"))
+    keeper.link.wait(Exited, group)
+    soft, hard = [b"300", b"1048576", b"1024"], [b"300", b"1048576", b"1024"]
+    assert keeper.output(group).split() == [*soft, *hard, b"7", b"8"]
     assert keeper.run("ulimit -Sn; ulimit -t").code == 0
     assert keeper.run("head -c 4096 /dev/zero > f", file_size=1024).code == 153  # SIGXFSZ
     assert keeper.run("while :; do :; done", cpu_seconds=1).signal == 24  # SIGXCPU

@@ -25,7 +25,7 @@ from pinfold.verify import own
 from support import MARKER, processes_with
 
 LAUNCH = Path(__file__).parent / "broken" / "launch.py"
-AT_A_TIME = 6
+AT_A_TIME = 8
 # What a broken supervisor never does, need not be awaited for long.
 PATIENCE = "6"
 

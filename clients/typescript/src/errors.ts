@@ -1,6 +1,7 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 
 import { readDetails } from "./details.js";
+import type { Reason } from "./reasons.js";
 
 /** A gRPC status code by name. */
 export type ErrorCode = Exclude<keyof typeof status, "OK">;
@@ -8,7 +9,7 @@ export type ErrorCode = Exclude<keyof typeof status, "OK">;
 /** What goes with a {@link PinfoldError}. */
 export interface ErrorFacts {
   code: ErrorCode;
-  reason?: string;
+  reason?: Reason | (string & {});
   metadata?: Readonly<Record<string, string>>;
   retryAfterMs?: number | undefined;
   cause?: unknown;
@@ -24,10 +25,10 @@ export class PinfoldError extends Error {
   override readonly name = "PinfoldError";
   readonly code: ErrorCode;
   /**
-   * An UPPER_SNAKE word (see docs/errors.md). Empty when the error came from below, such as a
-   * lost connection.
+   * An UPPER_SNAKE word (see docs/errors.md); a later supervisor may know more of them. Empty when
+   * the error came from below, such as a lost connection.
    */
-  readonly reason: string;
+  readonly reason: Reason | "" | (string & {});
   /** The reason's details, such as the id that is unknown. */
   readonly metadata: Readonly<Record<string, string>>;
   /** When to try again, where the supervisor said so. */

@@ -15,6 +15,7 @@ export { type ErrorCode, type ErrorFacts, PinfoldError } from "./errors.js";
 export type { ListOptions } from "./lists.js";
 export type { OutputOptions } from "./output.js";
 export { type ConnectOptions, type OpenAgentOptions, Pinfold } from "./pinfold.js";
+export type { Reason } from "./reasons.js";
 export type { RpcOptions, ServiceClient } from "./rpc.js";
 export type { TaskOutputOptions } from "./tasks.js";
 export type { PromptOptions, StartAgentOptions, Status, Taken, Turn } from "./turns.js";

@@ -18,6 +18,11 @@ export interface Turn {
   readonly resumed: boolean;
   /** All prompts as one text. */
   readonly text: string;
+  /**
+   * How far the answer has come. In a worker, what is here when its agent is ended is kept as the
+   * partial text of the call that it is.
+   */
+  draft: string;
 }
 
 /** Prompts that arrived during the turn. `turnCancelled`: a user ended it. */
@@ -78,7 +83,8 @@ export abstract class Turns extends Tasks {
       return undefined;
     }
     this.deliveryId = deliveryId;
-    return { turnId, prompts, deliveryId, resumed, text: prompts.map((p) => p.text).join("\n\n") };
+    const text = prompts.map((prompt) => prompt.text).join("\n\n");
+    return { turnId, prompts, deliveryId, resumed, text, draft: "" };
   }
 
   /** What has arrived during the turn, at once. */

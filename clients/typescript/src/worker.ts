@@ -35,7 +35,7 @@ export interface WorkerOptions extends ConnectOptions, Abortable {
  */
 export async function runWorker(answer: Answerer, options: WorkerOptions = {}): Promise<void> {
   if (options.agent !== undefined) {
-    await drive(options.agent, answer, options.signal);
+    await new Worker(options.agent, answer).serve(options.signal);
     return;
   }
   const agentId = process.env["PINFOLD_AGENT_ID"];
@@ -46,33 +46,62 @@ export async function runWorker(answer: Answerer, options: WorkerOptions = {}): 
     });
   }
   await using pinfold = Pinfold.connect(options);
-  await drive(pinfold.agent(agentId), answer, options.signal);
+  const worker = new Worker(pinfold.agent(agentId), answer);
+  const terminated = () => {
+    // By the signal itself: work that does not want to end is not waited for.
+    worker.handOver().finally(() => process.kill(process.pid, "SIGTERM"));
+  };
+  process.once("SIGTERM", terminated);
+  try {
+    await worker.serve(options.signal);
+  } finally {
+    process.off("SIGTERM", terminated);
+  }
 }
 
 const GONE = new Set(["AGENT_STOPPED", "AGENT_UNKNOWN"]);
 
-async function drive(agent: Agent, answer: Answerer, signal: AbortSignal | undefined) {
-  try {
-    for (;;) {
-      const turn = await agent.nextTurn({ signal });
-      if (turn !== undefined) {
-        await work(agent, turn, answer);
+/** Drives one agent. */
+class Worker {
+  #turn: Turn | undefined;
+
+  constructor(
+    readonly agent: Agent,
+    readonly answer: Answerer,
+  ) {}
+
+  async serve(signal: AbortSignal | undefined): Promise<void> {
+    try {
+      for (;;) {
+        this.#turn = await this.agent.nextTurn({ signal });
+        if (this.#turn !== undefined) {
+          await this.#work(this.#turn);
+          this.#turn = undefined;
+        }
+      }
+    } catch (error) {
+      if (!signal?.aborted && !GONE.has(reasonOf(error))) {
+        throw error;
       }
     }
-  } catch (error) {
-    if (!signal?.aborted && !GONE.has(reasonOf(error))) {
-      throw error;
+  }
+
+  /** The agent is being ended: says how far its answer has come, if it has. */
+  async handOver(): Promise<void> {
+    const turn = this.#turn;
+    if (turn?.draft) {
+      await this.agent.endTurn(turn.turnId, turn.draft).catch(() => {});
     }
   }
-}
 
-async function work(agent: Agent, turn: Turn, answer: Answerer) {
-  try {
-    await agent.endTurn(turn.turnId, await answer(turn, agent));
-  } catch (error) {
-    // TURN_UNKNOWN: cancelled while the answer was made, which has no addressee then.
-    if (!(error instanceof TurnCancelled) && reasonOf(error) !== "TURN_UNKNOWN") {
-      throw error;
+  async #work(turn: Turn): Promise<void> {
+    try {
+      await this.agent.endTurn(turn.turnId, await this.answer(turn, this.agent));
+    } catch (error) {
+      // TURN_UNKNOWN: cancelled while the answer was made, which has no addressee then.
+      if (!(error instanceof TurnCancelled) && reasonOf(error) !== "TURN_UNKNOWN") {
+        throw error;
+      }
     }
   }
 }

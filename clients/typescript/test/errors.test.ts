@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 
 import { PinfoldError } from "../src/index.js";
@@ -62,5 +63,13 @@ describe("errors", () => {
     const client = fake.client();
     client.close();
     await assert.rejects(client.info(), { code: "UNAVAILABLE", reason: "CLIENT_CLOSED" });
+  });
+
+  it("have the reasons of the table", () => {
+    const words = (text: string, pattern: RegExp) =>
+      [...text.matchAll(pattern)].map(([, word]) => word).sort();
+    const table = words(readFileSync("../../docs/errors.md", "utf8"), /^\| `([A-Z_]+)`/gm);
+    const [ofSupervisor = ""] = readFileSync("src/reasons.ts", "utf8").split("// Of this client.");
+    assert.deepEqual(words(ofSupervisor, /^ {2}\| "([A-Z_]+)"/gm), table);
   });
 });

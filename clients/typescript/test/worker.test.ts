@@ -102,4 +102,20 @@ describe("a worker in TypeScript", { skip: noSupervisor }, () => {
     assert.equal(result?.answer, "error: not a directive: 'dance'");
     await agent.stop({ graceMs: 0 });
   });
+
+  it("keeps how far its answer has come when it is ended", async () => {
+    const agent = await supervisor.client().openAgent();
+    const script = "say so far\nshell echo marker\nsleep 60";
+    const options = { role: "ts", mode: "call", callId: "c" } as const;
+    const { subAgentId } = await agent.startAgent(script, options);
+    const client = supervisor.client();
+    const names = ["tool.result"];
+    for await (const _ of client.events({ startRevision: 1, agents: [subAgentId], names })) {
+      break;
+    }
+    await agent.cancel("c");
+    const { result } = await agent.waitExact("c", { timeoutMs: 20_000 });
+    assert.equal(result?.answer, "so far\n");
+    await agent.stop({ graceMs: 0 });
+  });
 });

@@ -230,9 +230,7 @@ def _call_gone(d: Decision, parent: Agent, call: Call, agent: Agent) -> None:
     """A sub-agent that is a call has stopped without an answer."""
     seconds = calls.seconds(call, d.now.mono)
     if call.stop_cause == "cancelled" or not agent.failing:
-        result = Result(
-            CallState.CANCELLED, Cause.CANCELLED, seconds=seconds, answer=agent.partial
-        )
+        result = Result(CallState.CANCELLED, Cause.CANCELLED, seconds=seconds, answer=agent.partial)
     else:
         result = Result(
             CallState.FAILED,

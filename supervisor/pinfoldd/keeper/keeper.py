@@ -115,7 +115,7 @@ class Keeper:
                 pid=os.getpid(),
                 keeper=self._name,
                 containment=self._containment.kind,
-                groups=[group.report() for group in self._groups.values()],
+                groups=[g.report() for g in self._groups.values() if not g.acknowledged],
             ),
         )
 
@@ -477,7 +477,7 @@ class Keeper:
             return
         told = not self._reporter.connected
         if all(g.state is State.ENDED or g.survived for g in self._groups.values()) and (
-            told or not self._groups
+            told or all(g.acknowledged for g in self._groups.values())
         ):
             self._leave()
 

@@ -37,6 +37,7 @@ _SIGNALS = sorted(
     number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)
 )
 _LOW = 64  # descriptors below this are under any soft limit that a child is spawned with
+_ROOM = 64 << 20  # address space that the keeper may need while it spawns
 _PAGE = resource.getpagesize()
 
 
@@ -375,7 +376,7 @@ def _limits_before(order: Spawn) -> list[tuple[int, int, tuple[int, int]]]:
     for kind, value in _wanted(order):
         if kind == resource.RLIMIT_CPU:
             continue
-        if kind == resource.RLIMIT_AS and value < 4 * _own_size():
+        if kind == resource.RLIMIT_AS and value < _own_size() + _ROOM:
             continue
         before = resource.getrlimit(kind)
         found.append((kind, _at_most(value, before[1]), before))

@@ -33,7 +33,7 @@ _END_OF_TRANSMISSION = b"\x04"
 class Output:
     """Reads what a group writes. `on_data` follows each read, `on_closed` the last end."""
 
-    __slots__ = ("_large", "_loop", "_on_closed", "_on_data", "_streams", "spool")
+    __slots__ = ("_behind", "_large", "_loop", "_on_closed", "_on_data", "_streams", "spool")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Output:
         if err >= 0:
             self._streams[err] = STDERR
         self._large: set[int] = set()
+        self._behind: set[int] = set()  # streams with more in them than their turn allowed
         loop.watch(out, lambda _: self._ready(out))
         if err >= 0:
             loop.watch(err, lambda _: self._ready(err))
@@ -60,11 +61,17 @@ class Output:
         return bool(self._streams)
 
     def _ready(self, fd: int) -> None:
+        for other in self._behind - {fd}:
+            # what is left of the other stream was written before this one became readable
+            self._read(other, _available(other))
+        if fd not in self._streams:
+            return
         self._read(fd, max(_SHARE // self._loop.ready, _LEAST))
 
     def _read(self, fd: int, budget: int) -> int:
         """Up to about `budget` bytes. Closes the stream at its end."""
         taken = 0
+        self._behind.discard(fd)
         while taken < budget:
             try:
                 count = os.readv(fd, (_VIEW,))
@@ -85,12 +92,15 @@ class Output:
                 self._large.add(fd)
                 with contextlib.suppress(OSError):
                     fcntl.fcntl(fd, _F_SETPIPE_SZ, _LARGE_PIPE)
+        else:
+            self._behind.add(fd)
         if taken:
             self._on_data()
         return taken
 
     def _end(self, fd: int) -> None:
         del self._streams[fd]
+        self._behind.discard(fd)
         self._loop.forget(fd)
         os.close(fd)
         if not self._streams:
@@ -102,7 +112,7 @@ class Output:
         What a process that still runs adds meanwhile may stay for later: that is what makes
         this end.
         """
-        for fd in list(self._streams):
+        for fd in sorted(self._streams, key=lambda fd: fd not in self._behind):
             left = _available(fd)
             while left > 0:
                 taken = self._read(fd, left)
@@ -118,6 +128,7 @@ class Output:
             self._loop.forget(fd)
             os.close(fd)
         self._streams.clear()
+        self._behind.clear()
         self.spool.release()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from pinfold.v1 import agent_pb2, agent_service_pb2, call_pb2, call_service_pb2, task_service_pb2
 from pinfoldd.core.model import Agent, Call, Prompt, State
 from pinfoldd.core.values import CallState, Receipt, WaitMode, WaitOutcome
@@ -76,16 +78,11 @@ class Answers:
             advice=waits.ADVICE if settled.advice else "",
             revision=settled.revision,
         )
-        match settled.outcome:
-            case WaitOutcome.RESULT:
-                shown = [(call, self._outputs.shown(call)) for call in calls]
-                response.text = convert.text(waits.wait_result(settled.mode, shown))
-            case WaitOutcome.INTERRUPTED:
-                response.text = waits.interrupted(settled.mode)
-            case WaitOutcome.INPUT_AVAILABLE:
-                response.text = waits.input_available()
-            case _:
-                response.text = waits.timed_out(advice=settled.advice)
+        if settled.outcome is WaitOutcome.RESULT:
+            shown = [(call, self._outputs.shown(call)) for call in calls]
+            response.text = convert.text(waits.wait_result(settled.mode, shown))
+        else:
+            response.text = _without_result(settled.outcome, settled.mode, settled.advice)
         return response
 
     def wait_is_error(self, agent: Agent, settled: Settled) -> bool:
@@ -132,6 +129,18 @@ class Answers:
             response.task_id = call.task_id
             response.text = self.placeholder(call)
         return response
+
+
+@cache
+def _without_result(outcome: WaitOutcome, mode: WaitMode, advice: bool) -> str:
+    """One prompt may settle ten thousand waits at once: their text is rendered once."""
+    match outcome:
+        case WaitOutcome.INTERRUPTED:
+            return waits.interrupted(mode)
+        case WaitOutcome.INPUT_AVAILABLE:
+            return waits.input_available()
+        case _:
+            return waits.timed_out(advice=advice)
 
 
 def is_error(call: Call) -> bool:

@@ -14,7 +14,7 @@ from pinfoldd.core.model import Call
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.values import WaitMode
 from pinfoldd.render import acknowledgements, labels
-from pinfoldd.rpc import checks, convert, errors
+from pinfoldd.rpc import checks, convert, errors, wire
 from pinfoldd.rpc.answers import Answers
 from pinfoldd.rpc.door import Door, caller
 from pinfoldd.rpc.errors import Invalid
@@ -22,6 +22,7 @@ from pinfoldd.rpc.operations import Operations
 
 MAX_SET = 64
 _ARGV_BYTES = 131_071
+_DATA_FIELD = call_service_pb2.ReadOutputResponse.DATA_FIELD_NUMBER
 _STREAMS = {1: call_pb2.OUTPUT_STREAM_OUT, 2: call_pb2.OUTPUT_STREAM_ERR}
 
 
@@ -205,7 +206,7 @@ class CallService:
 
     async def ReadOutput(
         self, request: call_service_pb2.ReadOutputRequest
-    ) -> AsyncIterator[call_service_pb2.ReadOutputResponse]:
+    ) -> AsyncIterator[call_service_pb2.ReadOutputResponse | bytes]:
         call = self._do.find_call(request.agent_id, request.call_id)
         offset = checks.count(request.offset, "offset", 2**62)
         left = checks.count(request.limit, "limit", 2**62) or 2**62
@@ -216,13 +217,13 @@ class CallService:
             if wanted and chunk.stream and _STREAMS[chunk.stream] != wanted:
                 continue
             data = chunk.data[:left] if len(chunk.data) > left else chunk.data
-            yield call_service_pb2.ReadOutputResponse(
+            response = call_service_pb2.ReadOutputResponse(
                 stream=_STREAMS.get(chunk.stream, call_pb2.OUTPUT_STREAM_UNSPECIFIED),
                 offset=chunk.offset,
-                data=data,
                 dropped=chunk.missing,
                 time=convert.timestamp(chunk.at) if chunk.at else None,
             )
+            yield wire.with_bytes(response, _DATA_FIELD, data)
             left -= len(data)
             if left <= 0:
                 break

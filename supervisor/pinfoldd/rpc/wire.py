@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from google.protobuf.message import Message
 
 from pinfold.v1 import watch_service_pb2
 from pinfoldd.core import events as e
@@ -98,6 +99,17 @@ def watch_response_bytes(events: Iterable[bytes]) -> bytes:
     for event in events:
         parts += (_EVENTS_TAG, _varint(len(event)), event)
     return b"".join(parts)
+
+
+def with_bytes(message: Message, field: int, data: bytes) -> bytes:
+    """A message, serialized, with a large field of bytes that is not set in it.
+
+    Setting and serializing such a field copies it several times: 350 µs for 256 KiB, against 8.
+    """
+    if not data:
+        return message.SerializeToString()
+    tag = _varint(field << 3 | 2)
+    return b"".join((message.SerializeToString(), tag, _varint(len(data)), data))
 
 
 def _encode_varint(value: int) -> bytes:

@@ -54,7 +54,9 @@ def main() -> int:
         try:
             text = asyncio.run(run_one(scenario))
         except (Fault, TimeoutError) as error:
-            print(f"{scenario.name}: {str(error) or f'it took over {LIMIT:.0f} s'}", file=sys.stderr)
+            print(
+                f"{scenario.name}: {str(error) or f'it took over {LIMIT:.0f} s'}", file=sys.stderr
+            )
             return 1
         if options.out is None:
             sys.stdout.write(text)

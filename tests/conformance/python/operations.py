@@ -274,9 +274,7 @@ async def list_tools(a: Arguments) -> Any:
 
 
 async def call_tool(a: Arguments) -> Any:
-    return await a.agent.call_tool(
-        a("name"), a("arguments", ""), **a.some(tool_call_id="call")
-    )
+    return await a.agent.call_tool(a("name"), a("arguments", ""), **a.some(tool_call_id="call"))
 
 
 async def read_task(a: Arguments) -> Any:

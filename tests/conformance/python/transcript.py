@@ -78,7 +78,8 @@ def _ids(value: Any) -> Iterator[str]:
         for key in sorted(value):
             inner = value[key]
             if key in _IDS:
-                yield from (one for one in (inner if isinstance(inner, list) else [inner]) if isinstance(one, str))
+                values = inner if isinstance(inner, list) else [inner]
+                yield from (one for one in values if isinstance(one, str))
             yield from _ids(inner)
     elif isinstance(value, list):
         for inner in value:

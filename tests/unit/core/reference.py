@@ -285,6 +285,7 @@ class Reference:
             call.state, call.why = "stopping", why
             if call.child:
                 self._stop_tree(self.agents[call.child])
+                self.stop_what_is_empty()
 
     def cancel(self, agent_id: str, id: str, *, report: bool) -> Reason | None:
         agent = self.agents[agent_id]
@@ -459,9 +460,10 @@ class Reference:
             self._stop_tree(agent, failing=True)
             return
         agent.worker, agent.restart_at = "waits", self.now + self.delay
-        for child in self.agents.values():
+        for child in list(self.agents.values()):
             if child.parent == agent.id and child.state == "live":
                 self._stop_tree(child)
+                self.stop_what_is_empty()
         self._end_work(agent)
         self._tell(agent, "watch_state", "restarting")
 
@@ -587,6 +589,11 @@ class Reference:
 
     def end_turn(self, agent_id: str, answer: str, *, acknowledge: bool) -> Reason | None:
         agent = self.agents[agent_id]
+        if agent.state == "stopping" and agent.call and agent.turn:
+            # the last words of a call that is being ended: kept, and told to nobody
+            agent.turn, agent.cancelled = False, False
+            agent.doubtful, agent.handed = agent.handed, None
+            return None
         if agent.state != "live":
             return R.AGENT_STOPPED
         if not agent.turn:
@@ -648,6 +655,7 @@ class Reference:
         for agent in list(self.agents.values()):
             if agent.parent and agent.state == "live":
                 self._stop_tree(agent)
+                self.stop_what_is_empty()
         for agent in list(self.agents.values()):
             for call in agent.live_calls():
                 self.stop_call(agent, call, "cancelled")

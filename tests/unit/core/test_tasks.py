@@ -218,7 +218,6 @@ def test_what_an_agent_says_while_it_is_being_ended_is_kept(w: World) -> None:
     w.next_turn("kid")
     w.cancel("D", report=True)
     w.end_turn("half of it", "kid")
-    w.end_turn("half of it", "kid")
     w.worker_exits("kid", signal=15)
     result = w.call("D").result
     assert result is not None

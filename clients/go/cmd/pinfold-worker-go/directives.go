@@ -86,7 +86,8 @@ func (s *script) wait(ctx context.Context, number string) error {
 }
 
 func (s *script) awaitMessage(ctx context.Context) (answer string, done bool, err error) {
-	for seen := s.messages; s.messages == seen; {
+	// One that came before this line was reached counts too.
+	for s.messages == s.awaited {
 		if _, err := s.agent.WaitForInput(ctx); err != nil {
 			return "", false, err
 		}
@@ -94,6 +95,7 @@ func (s *script) awaitMessage(ctx context.Context) (answer string, done bool, er
 			return answer, done, err
 		}
 	}
+	s.awaited = s.messages
 	return "", false, nil
 }
 

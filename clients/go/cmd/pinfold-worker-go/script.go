@@ -29,6 +29,8 @@ type script struct {
 	calls     []string
 	onMessage string
 	messages  int
+	// awaited is how many messages the last await_message has seen.
+	awaited int
 }
 
 func newScript(agent *pinfold.Agent, turn *pinfold.Turn) *script {

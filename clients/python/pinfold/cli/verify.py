@@ -75,9 +75,12 @@ def verify(
 
 async def _run(settings: Settings, specs: list[Spec], patience: float, *, quiet: bool) -> Report:
     from pinfold.client import Client
-    from pinfold.verify import own
+    from pinfold.launch import is_listening
+    from pinfold.verify import own, plan
 
     if settings.address is not None or settings.state is not None:
+        if settings.is_local and not is_listening(settings.state_directory):
+            raise plan.CannotRun(f"no supervisor runs on {settings.state_directory}")
         async with settings.client() as client:
             return await _verify(client, specs, patience, quiet=quiet)
     async with own.started() as mine, Client.connect(state=mine.state, token="") as client:

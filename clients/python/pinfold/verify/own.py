@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import shutil
 import signal
 import tempfile
@@ -18,6 +19,8 @@ from pathlib import Path
 from pinfold import launch
 from pinfold.client import Client
 from pinfold.verify.plan import NEEDED_ROLE
+
+_EXIT_SECONDS = 10.0
 
 MARKER = "PINFOLD_VERIFICATION"
 
@@ -47,8 +50,14 @@ class Own:
             launch.start_detached(self.state)
 
     async def stop(self) -> None:
+        """Returns when its daemon has exited: then another may be started."""
         async with Client.connect(state=self.state, token="") as client:
-            await client.stop(grace=1.0, reason="verified")
+            daemon = os.pidfd_open((await client.info()).pid)
+            try:
+                await client.stop(grace=1.0, reason="verified")
+                await asyncio.to_thread(select.select, [daemon], [], [], _EXIT_SECONDS)
+            finally:
+                os.close(daemon)
 
     def processes(self) -> dict[int, str]:
         wanted = f"{MARKER}={self._marker}".encode()
@@ -104,8 +113,8 @@ async def started(settings: str = SETTINGS) -> AsyncIterator[Own]:
 
 
 def _count_left(own: Own) -> None:
-    """After its last answer the daemon closes its files and goes."""
-    deadline = time.monotonic() + 10
+    """The keeper goes after the daemon."""
+    deadline = time.monotonic() + _EXIT_SECONDS
     while (left := own.processes()) and time.monotonic() < deadline:
         time.sleep(0.02)
     own.left = [f"{pid} {command}" for pid, command in left.items()]

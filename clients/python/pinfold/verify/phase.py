@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -144,10 +145,11 @@ class Phase:
         return (await self._helper.agent.read_output(answer.call_id)).decode()
 
     async def scratch(self) -> str:
-        """A directory on the supervisor's machine, removed with the phase."""
+        """A directory on the supervisor's machine, as a word of the shell; removed with the
+        phase."""
         if not self._scratch:
             made = await self._do('mktemp -d "${TMPDIR:-/tmp}/pinfold-verification.XXXXXX"')
-            self._scratch = made.strip()
+            self._scratch = shlex.quote(made.removesuffix("\n"))
         return self._scratch
 
     async def exists(self, path: str) -> bool:
@@ -155,8 +157,8 @@ class Phase:
 
     async def is_alive(self, pid: str) -> bool:
         """Whether a process is there, and no zombie."""
-        state = await self._do(f"ps -o stat= -p {pid} || true")
-        return bool(state.strip()) and not state.startswith("Z")
+        state = await self._do(f"grep -s '^State:' /proc/{pid}/status || true")
+        return bool(state) and "Z" not in state
 
     async def gate(self, name: str) -> str:
         """A pipe that holds whoever reads it until it is opened."""

@@ -13,6 +13,7 @@ from pinfold.worker.kit import Turn
 
 _ERROR_BYTES = 4_000
 _PIECE = 64 * 1024
+_DRAFT_BYTES = 1 << 20
 
 
 async def run_turn(turn: Turn) -> str:
@@ -46,7 +47,8 @@ async def _communicate(process: asyncio.subprocess.Process, turn: Turn) -> tuple
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while piece := await process.stdout.read(_PIECE):
         out += piece
-        turn.draft += decoder.decode(piece)
+        if len(out) <= _DRAFT_BYTES:
+            turn.draft += decoder.decode(piece)
     await feeding
     err = await rest
     await process.wait()

@@ -7,7 +7,7 @@ import type { Turn } from "../turns.js";
 import { TurnCancelled } from "../worker.js";
 import { cut, indentation, numberOf, quoted, ScriptError } from "./script.js";
 
-const FIELD = /\{(body|from|parent|self|out|agent)\}/g;
+const FIELD = /\{(body|from|parent|self|out|wait|agent|body:(\w+))\}/g;
 const LATER = "Received.";
 
 /** Where the script stands; kept over turns. An answer ends the turn, `undefined` goes on. */
@@ -16,15 +16,16 @@ export class Follower {
   readonly #values = new Map<string, string>();
   readonly #calls: string[] = [];
   #onMessage = "";
-  #messages = 0;
+  /** Messages that no `await_message` has taken. */
+  readonly #arrivals: Prompt[] = [];
 
   async turn(turn: Turn, agent: Agent): Promise<string> {
     const lines = this.#begin(turn, agent);
     try {
-      let answer = await this.#arrived(agent, turn.prompts);
+      let answer = await this.#arrived(turn, agent, turn.prompts);
       while (answer === undefined && lines.length > 0) {
-        answer = await this.#do(agent, lines.shift() ?? "");
-        answer ??= await this.#arrived(agent, await take(agent));
+        answer = await this.#do(turn, agent, lines.shift() ?? "");
+        answer ??= await this.#arrived(turn, agent, await take(agent));
       }
       return answer ?? LATER;
     } catch (error) {
@@ -48,16 +49,19 @@ export class Follower {
     return this.#lines;
   }
 
-  async #arrived(agent: Agent, prompts: readonly Prompt[]): Promise<string | undefined> {
+  async #arrived(
+    turn: Turn,
+    agent: Agent,
+    prompts: readonly Prompt[],
+  ): Promise<string | undefined> {
     for (const prompt of prompts) {
       if (prompt.kind !== PromptKind.MESSAGE) {
         continue;
       }
-      this.#messages += 1;
-      this.#values.set("body", prompt.body);
-      this.#values.set("from", prompt.fromAgentId);
+      this.#arrivals.push(prompt);
+      this.#about(prompt);
       if (this.#onMessage !== "") {
-        const answer = await this.#do(agent, this.#onMessage);
+        const answer = await this.#do(turn, agent, this.#onMessage);
         if (answer !== undefined) {
           return answer;
         }
@@ -66,14 +70,14 @@ export class Follower {
     return undefined;
   }
 
-  async #do(agent: Agent, line: string): Promise<string | undefined> {
+  async #do(turn: Turn, agent: Agent, line: string): Promise<string | undefined> {
     const [name, raw] = cut(line.trim(), " ");
     const rest = raw.trim();
     if (name === "on_message") {
       this.#onMessage = rest;
       return undefined;
     }
-    const text = rest.replace(FIELD, (_, field: string) => this.#values.get(field) ?? "");
+    const text = rest.replace(FIELD, (_, field: string, name?: string) => this.#value(field, name));
     switch (name) {
       case "final":
         this.#lines = [];
@@ -83,12 +87,13 @@ export class Follower {
         break;
       case "wait":
         await this.#tool(agent, "wait", text ? { tool_call_id: this.#call(text) } : {});
+        this.#values.set("wait", this.#values.get("out") ?? "");
         break;
       case "cancel":
         await this.#tool(agent, "cancel", { tool_call_id: this.#call(text) });
         break;
       case "await_message":
-        return await this.#awaitMessage(agent);
+        return await this.#awaitMessage(turn, agent);
       case "message": {
         const [who, message] = cut(text, " ");
         const recipient = who === "parent" ? (this.#values.get("parent") ?? "") : who;
@@ -102,6 +107,9 @@ export class Follower {
       }
       case "agent":
         await this.#startAgent(agent, text);
+        break;
+      case "say":
+        turn.draft += `${text}\n`;
         break;
       case "sleep":
         await sleep(numberOf(text) * 1000);
@@ -137,16 +145,32 @@ export class Follower {
     return callId;
   }
 
-  async #awaitMessage(agent: Agent): Promise<string | undefined> {
-    const seen = this.#messages;
-    while (this.#messages === seen) {
+  async #awaitMessage(turn: Turn, agent: Agent): Promise<string | undefined> {
+    let message = this.#arrivals.shift();
+    while (message === undefined) {
       await agent.waitForInput();
-      const answer = await this.#arrived(agent, await take(agent));
+      const answer = await this.#arrived(turn, agent, await take(agent));
       if (answer !== undefined) {
         return answer;
       }
+      message = this.#arrivals.shift();
     }
+    this.#about(message);
     return undefined;
+  }
+
+  #about(message: Prompt): void {
+    this.#values.set("body", message.body);
+    this.#values.set("from", message.fromAgentId);
+  }
+
+  /** Of `{field}`, or of `{body:name}`: the word after `name=` in the last message. */
+  #value(field: string, name: string | undefined): string {
+    if (name === undefined) {
+      return this.#values.get(field) ?? "";
+    }
+    const body = this.#values.get("body") ?? "";
+    return new RegExp(`\\b${name}=(\\S+)`).exec(body)?.[1] ?? "";
   }
 
   /** `agent [call] [ROLE]`: the indented lines that follow are its script. */
