@@ -8,6 +8,8 @@ PY := $(BIN)/python
 # buf finds its plugins here.
 export PATH := $(abspath $(BIN)):$(PATH)
 export GRPC_ENABLE_FORK_SUPPORT ?= 0
+# Rewritten test modules are compiled once, not at each run.
+unexport PYTHONDONTWRITEBYTECODE
 
 SOURCES := supervisor clients/python
 RELEASED := proto/released/v1.binpb
@@ -79,12 +81,18 @@ release-contract: $(STAMP) ## Make the present contract the one that later chang
 conformance: compiled ## Run the conformance scenarios through every client
 	@$(PY) -m pytest tests/conformance $(PYTEST_ARGS)
 
+BENCH_STAMP := $(VENV)/.bench-stamp
+
+$(BENCH_STAMP): $(STAMP)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[bench]' -c constraints.txt
+	@touch $@
+
 .PHONY: bench
-bench: compiled ## Measure against floors of the same run
+bench: compiled $(BENCH_STAMP) ## Measure against floors of the same run, in ten minutes
 	@$(PY) -m benchmarks
 
 .PHONY: bench-quick
-bench-quick: compiled ## The same with few repeats
+bench-quick: compiled $(BENCH_STAMP) ## The main questions with few repeats, in two minutes
 	@$(PY) -m benchmarks --quick
 
 .PHONY: clean

@@ -29,6 +29,15 @@ def run(bench: Bench) -> Iterator[Row]:
             yield _row(f"{_name(size)} child → client", load, found["child"], found["bare"])
         load = bench.loads[0]
         floor = found["bare"] if load is bench.loads[-1] else _bare(bench, load, size) * 2
+        yield Row(
+            "output",
+            "a bare stream in messages of 64 KiB",
+            Stats.of(_bare(bench, load, size, _PIECE // 4)),
+            client=load.name,
+            floor=Stats.of(floor),
+            unit="bytes/s",
+            note="floor: in messages of 256 KiB",
+        )
         with bench.directory() as directory:
             file = str(directory / "copy")
             speed = _child(supervisor, load, agent, size, file=file)

@@ -23,7 +23,9 @@ def run(bench: Bench) -> Iterator[Row]:
         crowd = Crowd(supervisor, loads[0], "parked", size)
 
         def measure(
-            name: str, server: Server, park: Callable[[], Callable[[], list[Answer]]],
+            name: str,
+            server: Server,
+            park: Callable[[], Callable[[], list[Answer]]],
             release: Callable[[], int],
         ) -> list[float]:
             before = server.memory()

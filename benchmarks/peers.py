@@ -133,8 +133,7 @@ class Supervisord:
     def stop(self, name: str) -> float:
         begin = time.monotonic()
         self._rpc.stopProcess(name, True)
-        took = time.monotonic() - begin
-        return took
+        return time.monotonic() - begin
 
     def wait(self, name: str) -> None:
         raise No("its client can only ask again and again")
@@ -224,7 +223,9 @@ class Pueue:
 
     def start(self, name: str, script: str, mark: str) -> float:
         begin = time.monotonic()
-        self._ids[name] = self._run("add", "--immediate", "--print-task-id", script, **{_MARK: mark})
+        self._ids[name] = self._run(
+            "add", "--immediate", "--print-task-id", script, **{_MARK: mark}
+        )
         return time.monotonic() - begin
 
     def stop(self, name: str) -> float:
@@ -241,6 +242,12 @@ class Pueue:
 
 
 # ---------------------------------------------------------------- the question
+
+_HABITS = {
+    "supervisord": "; waits for the leader only",
+    "circus": "; looks at the leader every 0.1 s",
+    "pueue": "; its `wait` looks every 2 s",
+}
 
 
 def run(bench: Bench) -> Iterator[Row]:
@@ -303,19 +310,19 @@ def _start_and_stop(bench: Bench, peers: Sequence[Peer]) -> Iterator[Row]:
         found = interleave(
             bench.size(10, 2),
             {peer.name: lambda peer=peer: stop(peer) for peer in peers},  # type: ignore[misc]
-            warm_up=False,
         )
         ours = found["pinfold"]
         for peer in peers:
-            left = max(survivors[peer.name])
             mine = peer.name == "pinfold"
+            note = f"{max(survivors[peer.name])} survivors"
+            note += "" if mine else f"; floor: pinfold{_HABITS.get(peer.name, '')}"
             yield timed(
                 "peers",
                 f"{peer.name}: stop {what}",
                 found[peer.name],
                 () if mine else ours,
                 goal=None if mine else Goal(10, reach=True),
-                note=f"{left} survivors" + ("" if mine else "; floor: pinfold"),
+                note=note,
             )
     for peer in peers:
         yield timed("peers", f"{peer.name}: start a command", starts[peer.name])
@@ -365,7 +372,9 @@ def _cargo(crate: str) -> Path:
             raise No("no cargo to install it with")
         print(f"benchmarks: building {crate}, once", file=sys.stderr)
         install = ["cargo", "install", crate, "--locked", "--root", str(CACHE / crate)]
-        if subprocess.run(install, capture_output=True, check=False, timeout=_BUILD_SECONDS).returncode:
+        if subprocess.run(
+            install, capture_output=True, check=False, timeout=_BUILD_SECONDS
+        ).returncode:
             raise No("cargo install fails")
     return programs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 
 from benchmarks.harness import SHELL, Bench, Lines, Load, Supervisor, interleave
@@ -107,8 +108,6 @@ def _workers(bench: Bench, supervisor: Supervisor) -> Iterator[Row]:
 
 
 def _first_rpcs(supervisor: Supervisor, role: str, n: int) -> list[float]:
-    import time
-
     took = []
     client = supervisor.client
     starter = client.agent("starter")

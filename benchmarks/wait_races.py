@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.crowd import Crowd, await_parked, park_bare, release_bare
@@ -92,7 +93,7 @@ def _parked(
     crowd = Crowd(supervisor, loads[0], "crowd", size)
     waiting = crowd.park(loads)
     bare_waiting = park_bare(bench.bare, loads, size)
-    names = iter(range(10_000))
+    names = itertools.count()
 
     def winner() -> list[float]:
         reader = Reader(supervisor, agent, directory / f"parked-{next(names)}")
@@ -171,7 +172,8 @@ def _bare(
     while handle.list(live_only=True) and time.monotonic() < deadline:
         time.sleep(0.05)
     pending = [
-        load.begin("bare", address=supervisor.address, agent=agent) for load in loads * 4
+        load.begin("bare", address=supervisor.address, agent=agent)
+        for load in (*loads, *loads, *loads, *loads)
     ]
     begin = time.monotonic_ns()
     answers = [answer() for answer in pending]
@@ -252,16 +254,15 @@ async def _disconnect_and_delivery(client: Client, agent: str, number: int) -> t
     return 0, said
 
 
-Race = Callable[[Client, str, int], "asyncio.Future[tuple[int, str]]"]
-_RACES = {
+Race = Callable[[Client, str, int], Awaitable[tuple[int, str]]]
+_RACES: dict[str, Race] = {
     "cancel against exit": _cancel_and_exit,
     "a prompt against completion": _prompt_and_completion,
     "disconnect against delivery": _disconnect_and_delivery,
 }
 
 
-async def _race(address: str, what: str, race: object, repeats: int) -> Row:
-    assert callable(race)
+async def _race(address: str, what: str, race: Race, repeats: int) -> Row:
     agent = what.replace(" ", "-")
     kinds = Counter[str]()
     wrong = 0
@@ -287,11 +288,11 @@ async def _race(address: str, what: str, race: object, repeats: int) -> Row:
 
 def _last(answers: Sequence[Answer]) -> int:
     for answer in answers:
-        wrong = Counter(answer["outcome"])
+        wrong = Counter[str](answer["outcome"])
         del wrong["INTERRUPTED"]
         if wrong:
             raise AssertionError(f"waits that were not interrupted: {wrong}")
-    return max(at for answer in answers for at in answer["at"])
+    return max(int(at) for answer in answers for at in answer["at"])
 
 
 def _settle(supervisor: Supervisor, agent: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -104,7 +105,7 @@ def _messages(supervisor: Supervisor) -> list[bytes]:
     request = watch_service_pb2.WatchRequest(start_revision=1, stop_at_end=True)
     options = [("grpc.max_receive_message_length", 64 << 20)]
     with grpc.insecure_channel(supervisor.address, options=options) as channel:
-        method = channel.unary_stream(
+        method: Any = channel.unary_stream(
             "/pinfold.v1.WatchService/Watch",
             request_serializer=watch_service_pb2.WatchRequest.SerializeToString,
         )

@@ -1,11 +1,11 @@
 """The contract with nothing behind it: grpc.aio and uvloop, no state, no log, no processes.
 
-    python -m benchmarks.floors.bare SOCKET
+   python -m benchmarks.floors.bare SOCKET
 
- - GetInfo answers at once.
- - Wait parks until CancelCall, which releases all waits; with a call_id only the newest.
- - ReadOutput sends `limit` bytes in messages of `offset` bytes.
- - Watch sends the messages of the file that `filter.call_id` names, each to every watcher.
+- GetInfo answers at once.
+- Wait parks until CancelCall, which releases all waits; with a call_id only the newest.
+- ReadOutput sends `limit` bytes in messages of `offset` bytes.
+- Watch sends the messages of the file that `filter.call_id` names, each to every watcher.
 """
 
 from __future__ import annotations

@@ -174,7 +174,8 @@ class Load:
 
     async def bare(self, address: str, agent: str) -> Answer:
         handle = self.client(address).agent(agent)
-        at, calls = [], []
+        at: list[int] = []
+        calls: list[str] = []
         while True:
             try:
                 answer = await handle.wait_any_background()

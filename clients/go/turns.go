@@ -13,6 +13,9 @@ type Turn struct {
 	Prompts    []*pb.Prompt
 	DeliveryID string
 	Resumed    bool
+	// Draft is how far the answer has come, for a TurnFunc to set. What is here when the agent is
+	// ended is kept as the partial text of the call that it is.
+	Draft string
 }
 
 // Text is all prompts as one text.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"time"
 
 	"google.golang.org/grpc/codes"
 )
@@ -16,6 +17,9 @@ var ErrTurnCancelled = errors.New("pinfold: the turn was cancelled")
 // ErrTurnCancelled ends the worker, and the turn stays open for the next one.
 type TurnFunc func(ctx context.Context, agent *Agent, turn *Turn) (answer string, err error)
 
+// What there is of an answer is handed over within the grace that a stopped worker has.
+const draftTime = time.Second
+
 // Work takes turns until the agent is stopped or ctx ends, both of which return nil, or until
 // do fails.
 func (a *Agent) Work(ctx context.Context, do TurnFunc) error {
@@ -26,7 +30,7 @@ func (a *Agent) Work(ctx context.Context, do TurnFunc) error {
 		}
 		switch {
 		case err == nil, errors.Is(err, ErrTurnCancelled):
-		case ctx.Err() != nil, errors.Is(err, ErrAgentStopped), errors.Is(err, ErrAgentUnknown):
+		case over(ctx, err):
 			return nil
 		default:
 			return err
@@ -34,12 +38,23 @@ func (a *Agent) Work(ctx context.Context, do TurnFunc) error {
 	}
 }
 
+// over: the agent is being ended, and so is its worker.
+func over(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, ErrAgentStopped) || errors.Is(err, ErrAgentUnknown)
+}
+
 func (a *Agent) workTurn(ctx context.Context, turn *Turn, do TurnFunc) error {
 	answer, err := do(ctx, a, turn)
-	if err != nil {
-		return err
+	if err == nil {
+		return a.EndTurn(ctx, turn.ID, answer)
 	}
-	return a.EndTurn(ctx, turn.ID, answer)
+	if turn.Draft != "" && over(ctx, err) {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), draftTime)
+		defer cancel()
+		// Nobody is left to tell of a failure.
+		_ = a.EndTurn(last, turn.ID, turn.Draft)
+	}
+	return err
 }
 
 // Worker connects the worker of a sub-agent, as the supervisor starts it for a `command` role:

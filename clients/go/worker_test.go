@@ -108,3 +108,30 @@ func TestToolArguments(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+func TestWorkHandsOverTheDraftOfAnAgentThatIsStopped(t *testing.T) {
+	var acknowledged, answers []string
+	agent := connect(t, driven(&acknowledged, &answers)).Agent("a")
+	ctx, stop := context.WithCancel(t.Context())
+	err := agent.Work(ctx, func(ctx context.Context, _ *pinfold.Agent, turn *pinfold.Turn) (string, error) {
+		turn.Draft = "so far"
+		stop()
+		return "", ctx.Err()
+	})
+	if err != nil || len(answers) != 1 || answers[0] != "so far" {
+		t.Fatalf("got %v, answers %q", err, answers)
+	}
+}
+
+func TestWorkGoesOnAfterACancelledTurn(t *testing.T) {
+	var acknowledged, answers []string
+	agent := connect(t, driven(&acknowledged, &answers)).Agent("a")
+	turns := 0
+	err := agent.Work(t.Context(), func(context.Context, *pinfold.Agent, *pinfold.Turn) (string, error) {
+		turns++
+		return "", pinfold.ErrTurnCancelled
+	})
+	if err != nil || turns != 2 || len(answers) != 0 {
+		t.Fatalf("got %v after %d turns, answers %q", err, turns, answers)
+	}
+}

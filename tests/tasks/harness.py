@@ -101,6 +101,11 @@ class Owner(Shells):
                 return
         raise AssertionError(f"only {got} bytes of {size}")
 
+    async def output_at(self, name: str, offset: int, *, limit: int = 0) -> bytes:
+        """As an observer, from an offset on to the end (or so many bytes)."""
+        chunks = self.agent.output(name, offset=offset, limit=limit)
+        return b"".join([chunk.data async for chunk in chunks])
+
     async def finished(self, task_id: str) -> None:
         """It has ended, and nobody was told by this."""
         await self.agent.ended(task_id)

@@ -22,9 +22,7 @@ async def test_a_read_gives_what_is_new_once(owner: Owner, gate: Gate, via: str)
     gate.open()
     await owner.finished("shell-1")
     assert await owner.output("shell-1", via=via) == "line two\n[status: completed]"
-    assert (
-        await owner.output("shell-1", via=via) == "(no new output)\n[status: completed]"
-    )
+    assert await owner.output("shell-1", via=via) == "(no new output)\n[status: completed]"
 
 
 async def test_both_ways_share_the_cursor(owner: Owner, gate: Gate) -> None:

@@ -213,7 +213,9 @@ async def test_abort_against_the_end(owner: Owner, gates: Callable[[], Gate]) ->
 
         async def decided(task_id: str = task_id) -> bool:
             call = (await owner.agent.get(task_id)).call_id
-            reads = [e.task_read.reported for e in await owner.log(names=["task.read"], call_id=call)]
+            reads = [
+                e.task_read.reported for e in await owner.log(names=["task.read"], call_id=call)
+            ]
             return any(reads) or len(await owner.notices(task_id)) > 0
 
         await owner.until(decided)

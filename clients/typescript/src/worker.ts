@@ -80,9 +80,14 @@ class Worker {
         }
       }
     } catch (error) {
-      if (!signal?.aborted && !GONE.has(reasonOf(error))) {
+      if (signal?.aborted) {
+        return;
+      }
+      if (!GONE.has(reasonOf(error))) {
         throw error;
       }
+      // A refusal may come before the signal does.
+      await this.handOver();
     }
   }
 

@@ -31,7 +31,7 @@ from .reporter import Reporter
 from .scripts import digest, remove, write_script
 from .spool import paths as spool_paths
 from .spool_writer import SpoolWriter
-from .streams import Input, Output
+from .streams import INPUT_BOUND, Input, Output
 from .warm import Warm
 
 VERSION = "1"
@@ -163,6 +163,8 @@ class Keeper:
                 write_script(script, order.body)
                 group.script = script
             self._journal.begin(order.group, digest(order), self._boot)
+            # The start is when we begin to start it: a duration never falls short.
+            begun = (time.time(), time.monotonic())
             with self._containment.spawning(group):
                 leader = self._launcher.spawn(order, plan)
         except SpawnError as error:
@@ -172,7 +174,7 @@ class Keeper:
             self._spawn_failed(group, SpawnError(f"state directory: {error}", error.errno or 0))
             return
         self._groups[order.group] = group
-        self._run(group, order, leader)
+        self._run(group, order, leader, begun)
 
     def _order_worker(self, group: Group, order: m.Spawn, plan: Plan) -> None:
         """A leader that the zygote forks: it is there some milliseconds later."""
@@ -186,7 +188,7 @@ class Keeper:
                 return
             self._census.reaped(pid)  # it was seen as an orphan: now it is a leader
             leader = Leader(pid, procfs.start_time(pid), pipes.out, pipes.err, pipes.input)
-            self._run(group, order, leader)
+            self._run(group, order, leader, (time.time(), time.monotonic()))
             for early in group.early_input:
                 self._input(early)
             group.early_input.clear()
@@ -195,10 +197,12 @@ class Keeper:
 
         self._warm.order(order, plan, pipes, self._launcher.limits(order), done)
 
-    def _run(self, group: Group, order: m.Spawn, leader: Leader) -> None:
+    def _run(
+        self, group: Group, order: m.Spawn, leader: Leader, begun: tuple[float, float]
+    ) -> None:
         """The leader is there: take it in, and connect its streams."""
         group.pid, group.start_time = leader.pid, leader.start_time
-        self._enter(group)
+        self._enter(group, *begun)
         spool = SpoolWriter(*spool_paths(self._spools, order.group), order.output_limit)
         group.output = Output(
             self._loop,
@@ -223,13 +227,11 @@ class Keeper:
                 # the daemon has handed it over: it needn't fit the bound of later input
                 group.input.feed(-1, order.body, order.stdin != "pipe", len(order.body))
 
-    def _enter(self, group: Group) -> None:
+    def _enter(self, group: Group, at: float, mono: float) -> None:
         """The leader runs: from now on it is ours to reap and to end."""
         group.move(State.RUNNING)
         self._containment.enter(group)
-        group.started = m.Started(
-            group.number, group.pid, group.start_time, time.time(), time.monotonic()
-        )
+        group.started = m.Started(group.number, group.pid, group.start_time, at, mono)
         self._reporter.record(group.started)
 
     def _spawn_failed(self, group: Group, error: SpawnError) -> None:
@@ -369,6 +371,13 @@ class Keeper:
             group.output.drain()
             if group.state is State.DRAINING:
                 self._finish_exit(group)
+        elif group.state is State.EXITED:
+            # What its last processes wrote is told before their end: then the daemon forgets.
+            assert group.output is not None
+            group.output.drain()
+            self._reporter.tell_closed(group)
+            if group.output.open:
+                self._reporter.tell_grown(group)
         group.move(State.ENDED)
         self._containment.leave(group)
         receipt = group.ending.finish() if group.ending is not None else None
@@ -424,7 +433,9 @@ class Keeper:
         elif group is None or group.input is None:
             self._reporter.send(m.InputTaken(order.group, order.serial, 0, "closed"))
         else:
-            group.input.feed(order.serial, order.body, order.eof)
+            # The first input comes with the order to start: it needn't fit the bound of later.
+            bound = len(order.body) if order.serial == 0 else INPUT_BOUND
+            group.input.feed(order.serial, order.body, order.eof, bound)
 
     def _resize(self, order: m.Resize) -> None:
         group = self._groups.get(order.group)

@@ -102,6 +102,13 @@ class Reporter:
         else:
             self._dirty.clear()
 
+    def tell_grown(self, group: Group) -> None:
+        """Now, because nothing is told of this group later."""
+        if group.output is not None:
+            group.output.spool.flush()
+        self.forget(group)
+        self.send(m.Grew(group.number, *group.totals))
+
     def forget(self, group: Group) -> None:
         """Its growth is told by another report, or of no more interest."""
         self._dirty.pop(group.number, None)

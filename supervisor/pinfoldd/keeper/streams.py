@@ -26,7 +26,7 @@ _SHARE = 1 << 20  # bytes of one turn, shared by all that are ready
 _LEAST = 64 << 10
 _F_SETPIPE_SZ = 1031
 _LARGE_PIPE = 1 << 20
-_INPUT_BOUND = 1 << 20
+INPUT_BOUND = 1 << 20
 _END_OF_TRANSMISSION = b"\x04"
 
 
@@ -158,7 +158,7 @@ class Input:
         self._eof = False
         self._watched = False
 
-    def feed(self, serial: int, data: bytes, eof: bool, bound: int = _INPUT_BOUND) -> None:
+    def feed(self, serial: int, data: bytes, eof: bool, bound: int = INPUT_BOUND) -> None:
         """Take `data`; answered when it has been handed on, or can't be any more."""
         if self._fd < 0 or self._eof:
             self._answer(serial, 0, "closed")

@@ -219,6 +219,13 @@ def _agent_start(surface: Surface | None, options: Options) -> Tool:
         ),
         "role": role,
     }
+    if surface is Surface.TASKS and options.background:
+        # There it always is a task: no `mode`.
+        description = (
+            "Start a sub-agent with a clean context as a background task. It answers at once "
+            "with the task's id; its first answer is the output of the task, and its end."
+        )
+        return Tool("agent_start", description, _object(properties, ("prompt",)), "other", _ALL)
     description = (
         "Start a sub-agent with a clean context. It answers at once with self_agent_id (you) "
         "and sub_agent_id. You then watch the sub-agent: its final answers come to you by "

@@ -26,9 +26,9 @@ class TaskService:
     ) -> task_service_pb2.ReadTaskResponse:
         asked = None
         if request.HasField("timeout"):
-            asked = checks.seconds(request.timeout, "timeout")
-            if asked <= 0:
+            if request.timeout.seconds <= 0 and request.timeout.nanos <= 0:
                 raise Invalid("timeout", "must be positive")
+            asked = checks.seconds(request.timeout, "timeout")
         timeout = self._do.task_wait(asked) if request.wait else None
         return await self.read(
             request.agent_id, _task_id(request.task_id), request.read_id, timeout

@@ -46,6 +46,8 @@ func (s *script) do(ctx context.Context, line string) (answer string, done bool,
 		_, err = s.tool(ctx, "", "status", map[string]any{"state": state, "title": title})
 	case "agent":
 		err = s.startAgent(ctx, strings.Fields(text))
+	case "say":
+		s.current.Draft += text + "\n"
 	case "sleep":
 		err = pause(ctx, text)
 	default:
@@ -87,7 +89,7 @@ func (s *script) wait(ctx context.Context, number string) error {
 
 func (s *script) awaitMessage(ctx context.Context) (answer string, done bool, err error) {
 	// One that came before this line was reached counts too.
-	for s.messages == s.awaited {
+	for len(s.waiting) == 0 {
 		if _, err := s.agent.WaitForInput(ctx); err != nil {
 			return "", false, err
 		}
@@ -95,7 +97,8 @@ func (s *script) awaitMessage(ctx context.Context) (answer string, done bool, er
 			return answer, done, err
 		}
 	}
-	s.awaited = s.messages
+	s.about(s.waiting[0])
+	s.waiting = s.waiting[1:]
 	return "", false, nil
 }
 

@@ -28,9 +28,10 @@ type script struct {
 	values    map[string]string
 	calls     []string
 	onMessage string
-	messages  int
-	// awaited is how many messages the last await_message has seen.
-	awaited int
+	// waiting are messages that no await_message has taken.
+	waiting []*pb.Prompt
+	// current is the turn that the script is in.
+	current *pinfold.Turn
 }
 
 func newScript(agent *pinfold.Agent, turn *pinfold.Turn) *script {
@@ -55,6 +56,7 @@ func newScript(agent *pinfold.Agent, turn *pinfold.Turn) *script {
 // turn goes on with the script until it has an answer. Between two directives it takes what has
 // arrived, as a model's loop does between two rounds of tools.
 func (s *script) turn(ctx context.Context, turn *pinfold.Turn) (string, error) {
+	s.current = turn
 	answer, done, err := s.follow(ctx, turn)
 	if bad, ok := errors.AsType[badLine](err); ok {
 		s.lines = nil
@@ -94,9 +96,8 @@ func (s *script) arrived(ctx context.Context, prompts []*pb.Prompt) (answer stri
 		if prompt.GetKind() != pb.PromptKind_PROMPT_KIND_MESSAGE {
 			continue
 		}
-		s.messages++
-		s.values["body"] = prompt.GetBody()
-		s.values["from"] = prompt.GetFromAgentId()
+		s.waiting = append(s.waiting, prompt)
+		s.about(prompt)
 		if s.onMessage == "" {
 			continue
 		}
@@ -105,6 +106,12 @@ func (s *script) arrived(ctx context.Context, prompts []*pb.Prompt) (answer stri
 		}
 	}
 	return "", false, nil
+}
+
+// about makes a message the one that `{body}` and `{from}` stand for.
+func (s *script) about(message *pb.Prompt) {
+	s.values["body"] = message.GetBody()
+	s.values["from"] = message.GetFromAgentId()
 }
 
 // filled is a text with values in the place of `{body}` and the like.
