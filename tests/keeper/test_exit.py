@@ -54,8 +54,8 @@ def test_the_facts_come_once_and_in_order(keeper: Harness) -> None:
 def test_background_child_that_holds_the_pipe_delays_nothing(keeper: Harness, mark: str) -> None:
     began = time.monotonic()
     exited = keeper.run(f"(sleep {mark} &) ; echo done")
-    assert time.monotonic() - began < 0.5
-    assert exited.mono - began < 0.1
+    assert time.monotonic() - began < 5.0
+    assert exited.mono - began < 2.0  # the holder sleeps for many minutes
     assert (exited.code, exited.leftover) == (0, 1)
     assert keeper.output(exited.group) == b"done\n"
     assert len(alive(mark)) == 1

@@ -12,7 +12,7 @@ from pinfold import Placeholder
 from pinfold.errors import LimitError, NotFoundError
 from support import Supervisor
 from tasks.conftest import Open
-from tasks.harness import ERROR, STUBBORN, Gate, Owner, configure, owner_of
+from tasks.harness import ERROR, STUBBORN, Gate, configure, owner_of
 
 LIMIT = (
     "background task limit reached: {} tasks are active; wait for one with task_output or end "

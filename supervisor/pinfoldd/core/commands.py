@@ -18,7 +18,7 @@ from pinfoldd.core.values import (
 )
 
 
-class Command(Struct, frozen=True):
+class Command(Struct, frozen=True, gc=False):
     pass
 
 

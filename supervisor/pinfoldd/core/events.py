@@ -24,7 +24,7 @@ from pinfoldd.core.values import (
 )
 
 
-class Event(Struct, array_like=True, frozen=True, tag=True):
+class Event(Struct, array_like=True, frozen=True, tag=True, gc=False):
     """Base of all events. `agent` is empty for events of the supervisor itself."""
 
     agent: str

@@ -23,7 +23,7 @@ from pinfoldd.core.values import (
 )
 
 
-class Call(Struct):
+class Call(Struct, gc=False):
     """One tool call that runs for a while: a shell, or a sub-agent as a call."""
 
     id: str
@@ -86,7 +86,7 @@ class Call(Struct):
         return None
 
 
-class TaskReadRecord(Struct, array_like=True):
+class TaskReadRecord(Struct, array_like=True, gc=False):
     read_id: str
     start: int
     end: int
@@ -95,7 +95,7 @@ class TaskReadRecord(Struct, array_like=True):
     status: str = ""
 
 
-class Wait(Struct):
+class Wait(Struct, gc=False):
     """An installed wait."""
 
     id: str
@@ -106,7 +106,7 @@ class Wait(Struct):
     deadline: float | None  # monotonic seconds
 
 
-class SettledWait(Struct, array_like=True):
+class SettledWait(Struct, array_like=True, gc=False):
     """What a wait was answered with, so that a repeat gets the same.
 
     It outlives its calls where retention forgets them first: a bare wait that is sent again
@@ -123,7 +123,7 @@ class SettledWait(Struct, array_like=True):
     advice: bool = False
 
 
-class Prompt(Struct):
+class Prompt(Struct, gc=False):
     id: str
     kind: PromptKind
     activating: bool
@@ -134,19 +134,19 @@ class Prompt(Struct):
     detail: str = ""  # what its text needs besides: a status, a message id
 
 
-class Delivery(Struct):
+class Delivery(Struct, gc=False):
     """Prompts handed to a driver, not yet acknowledged."""
 
     id: str
     prompts: list[Prompt]
 
 
-class StatusReport(Struct, array_like=True):
+class StatusReport(Struct, array_like=True, gc=False):
     state: ReportedState
     title: str
 
 
-class Worker(Struct):
+class Worker(Struct, gc=False):
     group: int
     pid: int = 0
     running: bool = False
@@ -155,7 +155,7 @@ class Worker(Struct):
     restart_at: float | None = None
 
 
-class ToolRecord(Struct, array_like=True):
+class ToolRecord(Struct, array_like=True, gc=False):
     """A tool call that is decided at once (message, status, cancel …): for repeats and `cancel`."""
 
     tool: str
@@ -233,7 +233,7 @@ class Agent(Struct):
         return len(self.live) - len(self.queue)
 
 
-class Owner(Struct, array_like=True):
+class Owner(Struct, array_like=True, gc=False):
     """Whose group it is: a call's, or (call empty) the agent's worker's."""
 
     agent: str

@@ -91,7 +91,9 @@ class TaskStatus(StrEnum):
     FAILED = "failed"
 
 
-class Extent(Struct, array_like=True):
+# `gc=False`: these are trees, never part of a cycle. Without it, each collection walks every
+# call that is remembered, and the loop stands still for it.
+class Extent(Struct, array_like=True, gc=False):
     """Of the output: bytes received, newlines received, bytes of the middle not kept."""
 
     size: int = 0
@@ -99,20 +101,20 @@ class Extent(Struct, array_like=True):
     dropped: int = 0
 
 
-class Signalled(Struct, array_like=True):
+class Signalled(Struct, array_like=True, gc=False):
     signal: int
     after: float  # seconds after the stop began
     processes: int
     step: str  # term | kill | sweep
 
 
-class Survivor(Struct, array_like=True):
+class Survivor(Struct, array_like=True, gc=False):
     pid: int
     name: str
     reason: str
 
 
-class Receipt(Struct, array_like=True):
+class Receipt(Struct, array_like=True, gc=False):
     """What ending a group took, and the proof that nothing is left of it."""
 
     signals: list[Signalled] = field(default_factory=list)
@@ -124,7 +126,7 @@ class Receipt(Struct, array_like=True):
     seconds: float = 0.0
 
 
-class Exit(Struct, array_like=True):
+class Exit(Struct, array_like=True, gc=False):
     """How a leader ended. Neither code nor signal: not known, which is never 0."""
 
     code: int | None = None
@@ -136,7 +138,7 @@ class Exit(Struct, array_like=True):
     max_rss: int = 0
 
 
-class Result(Struct, array_like=True):
+class Result(Struct, array_like=True, gc=False):
     """What a call ended with: everything a reply, a text or an event says of its end."""
 
     state: CallState
@@ -150,14 +152,14 @@ class Result(Struct, array_like=True):
     cancel_reason: str = ""
 
 
-class Now(Struct, frozen=True):
+class Now(Struct, frozen=True, gc=False):
     """The moment of a decision, given by the loop. The core has no clock of its own."""
 
     mono: float  # seconds of the monotonic clock: deadlines and durations
     wall: float  # seconds since the epoch: for people
 
 
-class Stamp(Struct, frozen=True):
+class Stamp(Struct, frozen=True, gc=False):
     """Where an event stands in the log. Events of one decision share `decision`."""
 
     revision: int

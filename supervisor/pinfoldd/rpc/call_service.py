@@ -31,6 +31,8 @@ class CallService:
         self._do = operations
         self._answers = answers
         self._door = door
+        # Looked for in the directories once, not for each call.
+        self._shell = operations.config.shell_program().encode("utf-8", "surrogateescape")
 
     # ------------------------------------------------------------ start
 
@@ -67,7 +69,7 @@ class CallService:
             argv=argv,
             body=request.script,
             shell=checks.path(request.shell, "shell")
-            or self._do.config.shell_program().encode("utf-8", "surrogateescape"),
+            or self._shell,
             cwd=cwd if cwd.startswith(b"/") else base.rstrip(b"/") + b"/" + cwd if cwd else base,
             env=env,
             stdin=stdin,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from pinfold.v1 import supervisor_service_pb2
@@ -16,7 +17,9 @@ from pinfoldd.rpc.operations import Endings, Operations
 from pinfoldd.rpc.tokens import Tokens
 
 
+@cache
 def pinfold_version() -> str:
+    """Read from the metadata of the distribution, which is a file: once, not in each GetInfo."""
     try:
         return version("pinfold")
     except PackageNotFoundError:
@@ -52,6 +55,8 @@ class SupervisorService:
         self._identity = identity
         self._stop = stop
         self._draining = draining
+        self._limits = _limits(identity.config)
+        self._roles = sorted(identity.config.all_roles())
 
     async def GetInfo(
         self, request: supervisor_service_pb2.GetInfoRequest
@@ -79,11 +84,11 @@ class SupervisorService:
             live_agents=sum(agent.is_live for agent in state.agents.values()),
             parked_waits=self._do.parked_waits,
             draining=state.draining,
-            limits=_limits(config),
+            limits=self._limits,
             capabilities=capabilities,
             durability=config.durability,
             containment=who.containment,
-            roles=sorted(config.all_roles()),
+            roles=self._roles,
         )
 
     async def Drain(
