@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_ACKNOWLEDGE_SECONDS = 0.02
 _WATERMARK_SECONDS = 1.0  # between two events about the growth of one call's output
 
 
@@ -68,6 +69,7 @@ class Groups:
         self._starts: dict[tuple[str, str], list[asyncio.Future[None]]] = {}
         self._inputs: dict[int, asyncio.Future[m.InputTaken]] = {}
         self._input_serial = 0
+        self._acknowledged: list[int] = []
         self._aio = asyncio.get_running_loop()
 
     def bind(self, loop: Loop) -> None:
@@ -240,13 +242,25 @@ class Groups:
         if final:
 
             def acknowledge(_: object) -> None:
-                self.send(m.Acknowledge(group))
+                self._acknowledge(group)
                 output = self.outputs.pop(group, None)
                 if output is not None:
                     self._wake(output)
 
             then = acknowledge
         self._loop.post(command, then)
+
+    def _acknowledge(self, group: int) -> None:
+        """In a moment, with others: nobody waits for it, and each message wakes the keeper."""
+        if not self._acknowledged:
+            self._aio.call_later(_ACKNOWLEDGE_SECONDS, self.flush)
+        self._acknowledged.append(group)
+
+    def flush(self) -> None:
+        """Send what was held back."""
+        groups, self._acknowledged = self._acknowledged, []
+        for group in groups:
+            self.send(m.Acknowledge(group))
 
     def _grew(self, report: m.Grew) -> None:
         output = self.outputs.get(report.group)

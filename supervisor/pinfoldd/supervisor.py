@@ -126,6 +126,7 @@ class Supervisor:
         try:
             return await self._server.start()
         except ConfigError:
+            self._ended.set()
             await self._dismiss_keeper()
             raise
 
@@ -281,6 +282,7 @@ class Supervisor:
         """End the keeper if nothing is left for it to keep."""
         if self._loop.state.groups or self._link is None:
             return
+        self._groups.flush()
         self._link.send(m.Shutdown())
         if self._keeper_process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -62,13 +63,16 @@ async def settled(shells: Shells, wait_id: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["exact", "all", "bare"])
-async def test_killed_while_it_waits(shells: Shells, form: str) -> None:
-    await shells.start("sleep 1; echo x", call_id="X")
-    await shells.start("sleep 1; echo y", call_id="Y")
+async def test_killed_while_it_waits(shells: Shells, form: str, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    for call_id in ("X", "Y"):
+        await shells.start(f"while [ -e {gate} ]; do sleep 0.02; done", call_id=call_id)
     process = client_process(shells, form, "X", "Y")
     await shells.installed("lost")
     kill(process)
     assert await settled(shells, "lost") == "cancelled"
+    gate.unlink()
     await shells.ended("X")
     await shells.ended("Y")
     assert consumed(await shells.log()) == {}
@@ -95,10 +99,14 @@ async def test_killed_while_it_waits_for_input(shells: Shells) -> None:
     assert (await shells.agent.wait_for_input()).input_available
 
 
-async def test_killed_while_its_call_runs(shells: Shells) -> None:
-    process = client_process(shells, "run", "sleep 0.8; echo whole", "R")
+async def test_killed_while_its_call_runs(shells: Shells, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    script = f"while [ -e {gate} ]; do sleep 0.02; done; echo whole"
+    process = client_process(shells, "run", script, "R")
     await shells.until_event("call.started", call_id="R")
     kill(process)
+    gate.unlink()
     result = await shells.ended("R")
     assert result.text == "status: 0\n\nout whole"
 

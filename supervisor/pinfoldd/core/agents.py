@@ -294,7 +294,7 @@ def worker_exited(d: Decision, group: int, exit: Exit | None, reason: str) -> No
     call = d.state.call(agent.parent, agent.call)
     unanswered = call is not None and call.live
     clean = exit is not None and exit.code == 0 and not agent.turn and not unanswered
-    role = d.settings.roles.get(agent.role, Role())
+    role = role_of(d, agent)
     now = d.now.mono
     # The clock may have begun anew since: what it says of an earlier boot is in the future.
     restarts = [t for t in agent.worker.starts[1:] if now - role.restart_window < t <= now]
@@ -332,5 +332,12 @@ def restart_due(d: Decision, agent_id: str) -> None:
         start_worker(d, agent)
 
 
+def role_of(d: Decision, agent: Agent) -> Role:
+    return d.settings.roles.get(agent.role, Role())
+
+
 def start_worker(d: Decision, agent: Agent) -> None:
+    if agent.turn and (agent.taken or agent.delivery):
+        # What the last one was told has gone with it; this one begins the turn again.
+        d.emit(e.PromptsReturned(agent.id))
     d.emit(e.WorkerStarting(agent.id, d.state.counters.group + 1))

@@ -122,6 +122,7 @@ def _agent_stopped(state: State, event: e.AgentStopped, stamp: Stamp) -> None:
     agent.prompts.clear()
     agent.delivery = None
     agent.unconfirmed = None
+    agent.taken.clear()
     agent.completed.clear()  # its results can be read, but nobody is left to consume them
     for watched in agent.watching:
         state.agents[watched].watchers.remove(agent.id)
@@ -148,13 +149,18 @@ def _turn_started(state: State, event: e.TurnStarted, stamp: Stamp) -> None:
     state.counters.turn += 1
     again = agent.unseen()
     agent.unconfirmed = None
-    agent.prompts[:0] = again
-    for prompt in again:
-        if prompt.kind is PromptKind.NOTICE:
-            agent.calls[prompt.call].notice = prompt.id
+    _put_back(agent, again)
     # A budget of wake-ups keeps two agents from waking each other with notices for ever.
     alone = all(p.kind is PromptKind.NOTICE for p in agent.prompts if p.activating)
     agent.wakes = agent.wakes + 1 if alone and agent.surface is Surface.TASKS else 0
+
+
+def _put_back(agent: Agent, prompts: list[Prompt]) -> None:
+    """Delivered prompts are pending again, before those that have come since."""
+    agent.prompts[:0] = prompts
+    for prompt in prompts:
+        if prompt.kind is PromptKind.NOTICE:
+            agent.calls[prompt.call].notice = prompt.id
 
 
 def _turn_ended(state: State, event: e.TurnEnded, stamp: Stamp) -> None:
@@ -166,6 +172,7 @@ def _turn_ended(state: State, event: e.TurnEnded, stamp: Stamp) -> None:
     if agent.state is AgentState.STOPPING:
         agent.partial = event.answer
     agent.unconfirmed, agent.delivery = agent.delivery, None
+    agent.taken.clear()
 
 
 def _prompt_queued(state: State, event: e.PromptQueued, stamp: Stamp) -> None:
@@ -206,6 +213,7 @@ def _prompt_created(state: State, event: e.PromptCreated, stamp: Stamp) -> None:
     agent.delivery = Delivery(id=event.delivery, prompts=delivered)
     state.counters.delivery += 1
     for prompt in delivered:
+        prompt.delivered = True
         if prompt.kind is PromptKind.NOTICE and prompt.call in agent.calls:
             call = agent.calls[prompt.call]
             call.notice = ""
@@ -215,10 +223,21 @@ def _prompt_created(state: State, event: e.PromptCreated, stamp: Stamp) -> None:
 def _delivery_acknowledged(state: State, event: e.DeliveryAcknowledged, stamp: Stamp) -> None:
     agent = state.agents[event.agent]
     if agent.delivery is not None and agent.delivery.id == event.delivery:
+        if event.kept:
+            agent.taken += agent.delivery.prompts
         agent.delivery = None
     else:
         _require(agent.unconfirmed is not None and agent.unconfirmed.id == event.delivery, event)
         agent.unconfirmed = None
+
+
+def _prompts_returned(state: State, event: e.PromptsReturned, stamp: Stamp) -> None:
+    agent = state.agents[event.agent]
+    _require(bool(agent.turn), event)
+    again = agent.of_turn()
+    agent.taken.clear()
+    agent.delivery = None
+    _put_back(agent, again)
 
 
 def _message_sent(state: State, event: e.MessageSent, stamp: Stamp) -> None:
@@ -548,6 +567,7 @@ _APPLY: dict[type[e.Event], Callable[[State, Any, Stamp], None]] = {
     e.PromptSuppressed: _prompt_suppressed,
     e.PromptCreated: _prompt_created,
     e.DeliveryAcknowledged: _delivery_acknowledged,
+    e.PromptsReturned: _prompts_returned,
     e.MessageSent: _message_sent,
     e.WatchChanged: _watch_changed,
     e.StatusReported: _status_reported,

@@ -43,6 +43,12 @@ class Memory:
         self.timers = [timer for timer in self.timers if keep(timer)]
         heapq.heapify(self.timers)
 
+    def first(self) -> Timer | None:
+        return self.timers[0] if self.timers else None
+
+    def drop_first(self) -> None:
+        heapq.heappop(self.timers)
+
     def due(self, mono: float) -> Timer | None:
         if self.timers and self.timers[0].mono <= mono:
             return heapq.heappop(self.timers)

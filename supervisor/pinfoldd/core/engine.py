@@ -51,7 +51,13 @@ class Engine:
 
     def next_deadline(self) -> float | None:
         """Monotonic seconds of the next Tick that may be needed."""
-        return self.memory.timers[0].mono if self.memory.timers else None
+        memory = self.memory
+        while (first := memory.first()) is not None:
+            if recovery.needed(self.state, first):
+                return first.mono
+            # Of a call that ended in time, as most do: a wake-up for nothing.
+            memory.drop_first()
+        return None
 
     def _arm(self, stamp: Stamp, event: Event) -> None:
         if type(event) is e.CallStarted:

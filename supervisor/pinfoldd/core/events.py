@@ -112,7 +112,15 @@ class PromptCreated(Event, frozen=True):
 
 
 class DeliveryAcknowledged(Event, frozen=True):
+    """`kept`: until the turn ends, for a worker that may have to begin it again."""
+
     delivery: str
+    kept: bool = False
+
+
+class PromptsReturned(Event, frozen=True):
+    """A worker is started again in the middle of a turn: all prompts of the turn are pending
+    once more."""
 
 
 class MessageSent(Event, frozen=True):
@@ -312,6 +320,7 @@ AnyEvent = (
     | PromptSuppressed
     | PromptCreated
     | DeliveryAcknowledged
+    | PromptsReturned
     | MessageSent
     | WatchChanged
     | StatusReported

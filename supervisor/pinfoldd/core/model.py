@@ -132,6 +132,7 @@ class Prompt(Struct, gc=False):
     from_agent: str = ""
     call: str = ""
     detail: str = ""  # what its text needs besides: a status, a message id
+    delivered: bool = False  # before: its watchers know of it
 
 
 class Delivery(Struct, gc=False):
@@ -203,6 +204,7 @@ class Agent(Struct):
     prompts: list[Prompt] = field(default_factory=list)
     delivery: Delivery | None = None
     unconfirmed: Delivery | None = None  # of the turn before: it may still be acknowledged
+    taken: list[Prompt] = field(default_factory=list)  # of the open turn, for the next worker
     turn: str = ""
     last_turn: str = ""
     turn_cancelled: bool = False
@@ -218,9 +220,15 @@ class Agent(Struct):
     def unseen(self) -> list[Prompt]:
         """What the driver of the turn before has perhaps not seen, without notices of results
         that it has by now."""
-        if self.unconfirmed is None:
-            return []
-        return [p for p in self.unconfirmed.prompts if not self._told(p)]
+        return [] if self.unconfirmed is None else self._untold(self.unconfirmed.prompts)
+
+    def of_turn(self) -> list[Prompt]:
+        """All prompts of the open turn, for a worker that begins it again."""
+        handed = self.taken + (self.delivery.prompts if self.delivery else [])
+        return self._untold(handed)
+
+    def _untold(self, prompts: list[Prompt]) -> list[Prompt]:
+        return [p for p in prompts if not self._told(p)]
 
     def _told(self, prompt: Prompt) -> bool:
         if prompt.kind is not PromptKind.NOTICE:

@@ -45,25 +45,26 @@ def rearm(state: State, memory: Memory) -> None:
 def prune(state: State, memory: Memory) -> None:
     """Forget deadlines of what has ended before them, or they would pile up: a call with a
     limit of a day leaves its own behind after a second."""
+    memory.prune(lambda timer: needed(state, timer))
 
-    def needed(timer: Timer) -> bool:
-        agent = state.agents.get(timer.agent)
-        match timer.kind:
-            case "budget" | "timeout":
-                call = agent.calls.get(timer.id) if agent else None
-                if call is None or not call.live:
-                    return False
-                return timer.kind == "timeout" or not call.background
-            case "wait":
-                wait = agent.waits.get(timer.id) if agent else None
-                return wait is not None and wait.deadline == timer.mono
-            case "restart":
-                worker = agent.worker if agent else None
-                return worker is not None and worker.restart_at == timer.mono
-            case _:
-                return True
 
-    memory.prune(needed)
+def needed(state: State, timer: Timer) -> bool:
+    """Whether there is still something for this deadline to decide."""
+    agent = state.agents.get(timer.agent)
+    match timer.kind:
+        case "budget" | "timeout":
+            call = agent.calls.get(timer.id) if agent else None
+            if call is None or not call.live:
+                return False
+            return timer.kind == "timeout" or not call.background
+        case "wait":
+            wait = agent.waits.get(timer.id) if agent else None
+            return wait is not None and wait.deadline == timer.mono
+        case "restart":
+            worker = agent.worker if agent else None
+            return worker is not None and worker.restart_at == timer.mono
+        case _:
+            return True
 
 
 def recover(d: Decision, c: commands.Recover) -> None:

@@ -28,7 +28,7 @@ def next_turn(d: Decision, c: commands.NextTurn) -> None:
     if not any(prompt.activating for prompt in waking):
         return
     d.emit(e.TurnStarted(agent.id, f"t-{d.state.counters.turn + 1}"))
-    _deliver(d, agent, told=frozenset(prompt.id for prompt in again))
+    _deliver(d, agent)
     _tell_watchers(d, agent, PromptKind.WATCH_STATE, "", "turn started")
 
 
@@ -42,12 +42,14 @@ def take(d: Decision, c: commands.TakePrompts) -> None:
 def _acknowledge(d: Decision, agent: Agent, delivery: str) -> None:
     open_one = agent.delivery or agent.unconfirmed
     if delivery and open_one is not None and open_one.id == delivery:
-        d.emit(e.DeliveryAcknowledged(agent.id, delivery))
+        kept = bool(agent.turn) and agents.role_of(d, agent).restarts > 0
+        d.emit(e.DeliveryAcknowledged(agent.id, delivery, kept))
 
 
-def _deliver(d: Decision, agent: Agent, *, told: frozenset[str] = frozenset()) -> None:
-    """Hand over all that is pending. `told`: of what the watchers have been told before."""
+def _deliver(d: Decision, agent: Agent) -> None:
+    """Hand over all that is pending."""
     prompts = list(agent.prompts)
+    fresh = [p for p in prompts if p.kind is PromptKind.USER and not p.delivered]
     d.emit(
         e.PromptCreated(
             agent.id,
@@ -56,9 +58,8 @@ def _deliver(d: Decision, agent: Agent, *, told: frozenset[str] = frozenset()) -
             [prompt.id for prompt in prompts],
         )
     )
-    for prompt in prompts:
-        if prompt.kind is PromptKind.USER and prompt.id not in told:
-            _tell_watchers(d, agent, PromptKind.WATCH_PROMPT, prompt.body, prompt.id)
+    for prompt in fresh:
+        _tell_watchers(d, agent, PromptKind.WATCH_PROMPT, prompt.body, prompt.id)
 
 
 def end_turn(d: Decision, c: commands.EndTurn) -> None:

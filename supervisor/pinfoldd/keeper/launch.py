@@ -144,22 +144,38 @@ def _show(name: bytes | str) -> str:
 def _environment(order: Spawn, marker: Marker) -> dict[bytes, bytes]:
     env: dict[bytes, bytes] = {}
     for name, value in order.env.items():
-        if not name or "=" in name:
-            raise SpawnError(f"not the name of a variable: {_show(name)!r}", errno.EINVAL)
-        key = _bytes(name, f"the name of environment variable {_show(name)!r}")
-        data = _bytes(value, f"environment variable {_show(name)}")
+        try:
+            key = name.encode("utf-8", "surrogateescape")
+            data = value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            raise _bad_variable(name, value) from None
+        if not key or b"=" in key or b"\0" in key or b"\0" in data:
+            raise _bad_variable(name, value)
         if len(key) + len(data) + 2 > MAX_STRING:
-            raise SpawnError(
-                f"environment variable {_show(name)} is too long: {len(data)} bytes, "
-                f"the limit is {MAX_STRING - len(key) - 2}",
-                errno.E2BIG,
-            )
+            raise _bad_variable(name, value)
         env[key] = data
     for key in _DROPPED:
         env.pop(key, None)
     env[GROUP_VARIABLE.encode()] = b"%d" % order.group
     env[KEEPER_VARIABLE.encode()] = marker.name.encode()
     return env
+
+
+def _bad_variable(name: str, value: str) -> SpawnError:
+    """Why this one can't be given to a process. Called for the exception only: the check runs
+    for every variable of every spawn."""
+    if not name or "=" in name:
+        return SpawnError(f"not the name of a variable: {_show(name)!r}", errno.EINVAL)
+    try:
+        key = _bytes(name, f"the name of environment variable {_show(name)!r}")
+        data = _bytes(value, f"environment variable {_show(name)}")
+    except SpawnError as error:
+        return error
+    return SpawnError(
+        f"environment variable {_show(name)} is too long: {len(data)} bytes, "
+        f"the limit is {MAX_STRING - len(key) - 2}",
+        errno.E2BIG,
+    )
 
 
 def _check_directory(cwd: bytes, shown: str) -> None:

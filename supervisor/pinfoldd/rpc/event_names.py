@@ -47,6 +47,7 @@ NAMES: Final[dict[type[e.Event], str | Callable[[Any], str]]] = {
     e.PromptSuppressed: "prompt.suppressed",
     e.PromptCreated: "agent.prompt_created",
     e.DeliveryAcknowledged: "prompt.acknowledged",
+    e.PromptsReturned: "prompt.returned",
     e.MessageSent: "agent.message_sent",
     e.WatchChanged: "agent.watch_changed",
     e.StatusReported: "agent.status_reported",

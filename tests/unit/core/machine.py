@@ -617,7 +617,7 @@ class CoreMachine(RuleBasedStateMachine):
             if group.call or (group.exited and not group.leftover) or not agent.worker:
                 continue
             if agent.state == "live" and not group.started:
-                agent.restarts.append(self.mono)
+                self.reference.start_again(agent)
             else:
                 known_exit = self.engine.memory.worker_exits.get(number)
                 clean = known_exit is not None and known_exit.code == 0
@@ -868,6 +868,7 @@ def compare(core: model.Agent, agent: Agent) -> None:
     same_prompts(core.prompts, agent.mail)
     same_prompts(core.delivery.prompts if core.delivery else None, agent.handed)
     same_prompts(core.unconfirmed.prompts if core.unconfirmed else None, agent.doubtful)
+    same_prompts(core.taken, agent.kept)
 
 
 def same_prompts(core: list[model.Prompt] | None, reference: list[Prompt] | None) -> None:

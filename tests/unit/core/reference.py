@@ -51,6 +51,7 @@ class Prompt:
     kind: str
     text: str
     activating: bool
+    told: bool = False  # its watchers know of it
 
 
 @dataclass
@@ -80,6 +81,7 @@ class Agent:
     mail: list[Prompt] = field(default_factory=list)
     handed: list[Prompt] | None = None
     doubtful: list[Prompt] | None = None  # handed in the turn before, not acknowledged
+    kept: list[Prompt] = field(default_factory=list)  # acknowledged in this turn
     turn: bool = False
     cancelled: bool = False
     status: str = ""
@@ -158,7 +160,7 @@ class Reference:
             ):
                 continue
             agent.state = "failed" if agent.failing else "stopped"
-            agent.mail, agent.handed, agent.doubtful = [], None, None
+            agent.mail, agent.handed, agent.doubtful, agent.kept = [], None, None, []
             agent.turn = False
             agent.ends = []
             agent.watching = []
@@ -319,7 +321,7 @@ class Reference:
             self.stop_call(agent, call, "cancelled")
         if agent.turn:
             agent.turn, agent.cancelled = False, True
-            agent.doubtful, agent.handed = agent.handed, None
+            self._close_turn(agent)
             self._tell(agent, "watch_state", "turn stopped")
         return None
 
@@ -329,8 +331,7 @@ class Reference:
         for agent in list(self.agents.values()):
             due = agent.worker == "waits" and agent.restart_at <= now
             if due and agent.state == "live" and not self.stopping:
-                agent.worker = "started"
-                agent.restarts.append(now)
+                self.start_again(agent)
             for call in agent.live_calls():
                 if call.began is None or call.child:
                     continue
@@ -539,10 +540,23 @@ class Reference:
     # ------------------------------------------------------------ turns
 
     def acknowledge(self, agent: Agent) -> None:
-        if agent.handed is not None:
-            agent.handed = None
-        else:
+        if agent.handed is None:
             agent.doubtful = None
+            return
+        if self.restarts.get(agent.role, 0):
+            agent.kept += agent.handed
+        agent.handed = None
+
+    def start_again(self, agent: Agent) -> None:
+        """A worker that knows nothing of the turn that is open."""
+        agent.worker = "started"
+        agent.restarts.append(self.now)
+        of_turn = agent.kept + (agent.handed or [])
+        agent.mail = [p for p in of_turn if not self._stale(agent, p)] + agent.mail
+        agent.kept, agent.handed = [], None
+
+    def _close_turn(self, agent: Agent) -> None:
+        agent.doubtful, agent.handed, agent.kept = agent.handed, None, []
 
     def next_turn(self, agent_id: str, *, acknowledge: bool) -> Reason | None:
         agent = self.agents[agent_id]
@@ -556,11 +570,8 @@ class Reference:
         reasons = agent.mail if agent.cancelled else again + agent.mail
         if any(p.activating for p in reasons):
             agent.turn, agent.cancelled, agent.doubtful = True, False, None
-            fresh = [p.text for p in agent.mail if p.kind == "user"]
             agent.mail = again + agent.mail
             self._hand_over(agent)
-            for text in fresh:
-                self._tell(agent, "watch_prompt", text)
             self._tell(agent, "watch_state", "turn started")
         return None
 
@@ -573,6 +584,10 @@ class Reference:
     def _hand_over(self, agent: Agent) -> None:
         if agent.turn and agent.handed is None and agent.mail:
             agent.handed, agent.mail = agent.mail, []
+            fresh = [p for p in agent.handed if p.kind == "user" and not p.told]
+            for prompt in fresh:
+                prompt.told = True
+                self._tell(agent, "watch_prompt", prompt.text)
 
     def take(self, agent_id: str, *, acknowledge: bool) -> Reason | None:
         agent = self.agents[agent_id]
@@ -580,11 +595,7 @@ class Reference:
             return R.AGENT_STOPPED
         if acknowledge:
             self.acknowledge(agent)
-        if agent.turn and agent.handed is None and agent.mail:
-            fresh = [p.text for p in agent.mail if p.kind == "user"]
-            self._hand_over(agent)
-            for text in fresh:
-                self._tell(agent, "watch_prompt", text)
+        self._hand_over(agent)
         return None
 
     def end_turn(self, agent_id: str, answer: str, *, acknowledge: bool) -> Reason | None:
@@ -592,7 +603,7 @@ class Reference:
         if agent.state == "stopping" and agent.call and agent.turn:
             # the last words of a call that is being ended: kept, and told to nobody
             agent.turn, agent.cancelled = False, False
-            agent.doubtful, agent.handed = agent.handed, None
+            self._close_turn(agent)
             return None
         if agent.state != "live":
             return R.AGENT_STOPPED
@@ -601,7 +612,7 @@ class Reference:
         if acknowledge:
             self.acknowledge(agent)
         agent.turn, agent.cancelled = False, False
-        agent.doubtful, agent.handed = agent.handed, None
+        self._close_turn(agent)
         self._tell(agent, "watch_answer", answer)
         self._tell(agent, "watch_state", "turn stopped")
         if agent.call:
@@ -647,8 +658,7 @@ class Reference:
     def start_waiting_workers(self) -> None:
         for agent in list(self.agents.values()):
             if agent.worker == "waits" and agent.state == "live":
-                agent.worker = "started"
-                agent.restarts.append(self.now)
+                self.start_again(agent)
 
     def stop_everything(self) -> None:
         self.draining = self.stopping = True

@@ -401,6 +401,83 @@ class TestWorker:
         assert w.answer(w.wait(agent="kid"), "kid") == got("done")
         assert w.answer(w.wait(agent="kid"), "kid") == got("open")
 
+    def test_the_next_worker_begins_the_open_turn_again(self, w: World) -> None:
+        w.child("kid", role="sturdy")
+        turn = w.next_turn("kid")
+        first = w.delivery("kid")
+        w.prompt("and this", "kid")
+        w.take("kid", ack=first)
+        second = w.delivery("kid")
+        w.take("kid", ack=second)
+        told = w.pending()
+        w.message("later", to="kid")
+        w.worker_exits("kid", signal=9)
+        w.after(0.2)
+        assert len(w.events(e.PromptsReturned)) == 1
+        assert w.next_turn("kid") == turn
+        assert w.delivered("kid") == ["start do it", "user and this", "message later m-1"]
+        assert w.delivery("kid") not in (first, second)
+        # A late word of the dead one changes nothing, and its watchers hear no prompt twice.
+        w.take("kid", ack=second)
+        assert len(w.delivered("kid")) == 3
+        assert w.pending()[: len(told)] == told
+        assert sum("watch_prompt" in text for text in w.pending()) == 1
+        w.worker_runs("kid")
+        w.worker_exits("kid", signal=9)
+        w.after(0.2)
+        w.next_turn("kid")
+        assert len(w.delivered("kid")) == 3
+        assert w.state == w.replayed()
+
+    def test_a_turn_that_has_ended_is_not_begun_again(self, w: World) -> None:
+        w.child("kid", role="sturdy")
+        w.next_turn("kid")
+        w.end_turn(agent="kid")
+        w.worker_exits("kid", signal=9)
+        w.after(0.2)
+        assert w.next_turn("kid") == ""
+        assert w.events(e.PromptsReturned) == []
+
+    def test_a_turn_that_a_user_cancelled_meanwhile_is_not_begun_again(self, w: World) -> None:
+        w.child("kid", role="sturdy")
+        w.next_turn("kid")
+        w.take("kid", ack=w.delivery("kid"))
+        w.worker_exits("kid", signal=9)
+        w.do(c.CancelTurn("kid"))
+        w.after(0.2)
+        assert w.next_turn("kid") == ""
+        assert w.pending("kid") == []
+
+    def test_the_notice_of_a_result_that_is_gone_is_not_repeated(self, w: World) -> None:
+        w.child("kid", role="sturdy")
+        w.next_turn("kid")
+        w.in_background("had", "left", agent="kid")
+        w.exits("had", "kid")
+        w.exits("left", "kid")
+        w.take("kid", ack=w.delivery("kid"))
+        w.wait("had", agent="kid")
+        w.take("kid", ack=w.delivery("kid"))
+        w.worker_exits("kid", signal=9)
+        w.after(0.2)
+        w.next_turn("kid")
+        assert w.delivered("kid") == ["start do it", "notice left"]
+        assert w.state == w.replayed()
+
+    def test_without_a_policy_nothing_is_kept_for_another(self, w: World) -> None:
+        w.child("kid")
+        w.next_turn("kid")
+        w.take("kid", ack=w.delivery("kid"))
+        assert w.agent("kid").taken == []
+
+    def test_it_is_kept_over_a_restart_of_the_daemon(self, w: World) -> None:
+        w.child("kid", role="sturdy")
+        w.next_turn("kid")
+        w.take("kid", ack=w.delivery("kid"))
+        w.restart(known=set())
+        w.after(0.2)
+        w.next_turn("kid")
+        assert w.delivered("kid") == ["start do it"]
+
     def test_a_stop_before_the_restart_prevents_it(self, w: World) -> None:
         w.child("kid", role="sturdy")
         w.worker_exits("kid", code=1)
