@@ -259,8 +259,8 @@ class Groups:
     def flush(self) -> None:
         """Send what was held back."""
         groups, self._acknowledged = self._acknowledged, []
-        for group in groups:
-            self.send(m.Acknowledge(group))
+        if groups:
+            self.send(m.Acknowledge(groups))
 
     def _grew(self, report: m.Grew) -> None:
         output = self.outputs.get(report.group)

@@ -11,6 +11,9 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from pinfoldd.config import Config, ConfigError
 from pinfoldd.core import apply as core_apply
@@ -44,6 +47,24 @@ _KEEPER_PATIENCE = 15.0  # seconds, at a start
 _HELLO_SECONDS = 10.0
 # What must not reach the programs that agents run.
 _PRIVATE = ("PINFOLD_", "GRPC_", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONUNBUFFERED")
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # bytes of the system that are no text
+        return m.STANDARD.dumps(value)
+
+
+def _loads(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return m.STANDARD.loads(data)
+
+
+# The link's headers are a fifth of a call's cost with the standard library.
+_QUICK_JSON = m.Json(_dumps, _loads)
 
 
 class Texts:
@@ -189,7 +210,7 @@ class Supervisor:
             raise ConfigError(f"keeper: {error}") from error
         try:
             self._hello = asyncio.get_running_loop().create_future()
-            self._link = await KeeperLink.connect(directory, self._report, self._lost)
+            self._link = await KeeperLink.connect(directory, self._report, self._lost, _QUICK_JSON)
             hello = await asyncio.wait_for(self._hello, _HELLO_SECONDS)
         except (KeeperError, TimeoutError) as error:
             if self._link is not None:

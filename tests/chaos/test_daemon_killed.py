@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from chaos.wreck import Wreck, check_log, whole_log
-from integration.harness import call_pb2, consumed
+from integration.harness import consumed
 from pinfold.errors import StateError
-from pinfold.v1 import agent_pb2
+from pinfold.v1 import agent_pb2, call_pb2
 from support import Supervisor
 
 COUNT = "for i in $(seq 1 150); do echo $i; sleep 0.01; done; exit 7"

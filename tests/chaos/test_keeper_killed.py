@@ -10,8 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from chaos.wreck import Wreck, check_log, whole_log
-from integration.harness import call_pb2, consumed
+from integration.harness import consumed
 from pinfold.errors import StateError
+from pinfold.v1 import call_pb2
 from support import Supervisor, eventually, is_zombie
 
 TREE = (

@@ -16,8 +16,8 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from pinfold import Agent, Client, Placeholder, Result
-from pinfold.v1 import call_pb2, call_service_pb2, watch_service_pb2
-from support import Supervisor, eventually, processes_with
+from pinfold.v1 import watch_service_pb2
+from support import Supervisor, processes_with
 
 MARKER = "TEST_OF_SHELLS"
 
@@ -223,21 +223,3 @@ def zombies_of(parents: Sequence[int]) -> list[int]:
 
 def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-__all__ = [
-    "MARKER",
-    "Event",
-    "Shells",
-    "call_pb2",
-    "call_service_pb2",
-    "consumed",
-    "describe",
-    "descriptors",
-    "error_info",
-    "eventually",
-    "memory",
-    "shells_of",
-    "terminals",
-    "zombies_of",
-]

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from integration.harness import Shells, call_pb2
+from integration.harness import Shells
 from pinfold import Placeholder, Result
 from pinfold.errors import AlreadyExistsError, StateError
-from pinfold.v1 import agent_pb2, tool_service_pb2
+from pinfold.v1 import agent_pb2, call_pb2, tool_service_pb2
 
 
 async def test_within_two_seconds_it_is_a_result(shells: Shells) -> None:
@@ -87,14 +87,15 @@ async def test_calls_queue_in_order(shells: Shells, tmp_path: object) -> None:
 
 
 async def test_an_exclusive_call_overlaps_with_no_other(shells: Shells, tmp_path: object) -> None:
-    mark = f"echo b$PINFOLD_CALL_ID >> {tmp_path}/log; sleep 0.15; echo e$PINFOLD_CALL_ID >> {tmp_path}/log"
+    log = f"{tmp_path}/log"
+    mark = f"echo b$PINFOLD_CALL_ID >> {log}; sleep 0.15; echo e$PINFOLD_CALL_ID >> {log}"
     await asyncio.gather(
         shells.run(mark, call_id="1"),
         shells.run(mark, call_id="2", exclusive=True),
         shells.run(mark, call_id="3", exclusive=True),
         shells.run(mark, call_id="4"),
     )
-    with open(f"{tmp_path}/log") as file:
+    with open(log) as file:
         lines = file.read().split()
     for number in "23":
         begin = lines.index(f"b{number}")

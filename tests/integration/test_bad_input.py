@@ -11,9 +11,9 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from integration.harness import Shells, call_pb2, call_service_pb2, descriptors, error_info
+from integration.harness import Shells, descriptors, error_info
 from pinfold.errors import InvalidRequestError, NotFoundError, StateError
-from pinfold.v1 import agent_service_pb2, watch_service_pb2
+from pinfold.v1 import agent_service_pb2, call_pb2, call_service_pb2, watch_service_pb2
 
 
 async def refused(
@@ -88,7 +88,7 @@ async def test_a_relative_directory_is_the_agents(shells: Shells, tmp_path: Path
 
 async def test_a_directory_whose_name_is_not_text(shells: Shells, tmp_path: Path) -> None:
     place = os.fsencode(tmp_path) + b"/\xff\xfe"
-    os.mkdir(place)
+    Path(os.fsdecode(place)).mkdir()
     result = await shells.run("pwd", cwd=place)
     assert await shells.output(result.call_id) == place + b"\n"
 
@@ -183,8 +183,8 @@ async def test_negative_numbers(shells: Shells) -> None:
         assert caught.value.details() == f"{field}: must not be negative"
         assert error_info(caught.value).metadata["field"] == field
     assert await shells.agent.list() == []
+    request = call_service_pb2.ListCallsRequest(agent_id=shells.id, page_size=-1)
     with pytest.raises(InvalidRequestError, match="page_size: must not be negative"):
-        request = call_service_pb2.ListCallsRequest(agent_id=shells.id, page_size=-1)
         await shells.client.connection.unary(shells.client.connection.calls.ListCalls, request)
     with pytest.raises(InvalidRequestError, match="start_revision: must not be negative"):
         async for _ in shells.client.watch(-1):

@@ -9,11 +9,18 @@ import time
 
 import pytest
 
-from integration.harness import Shells, call_pb2
+from integration.harness import Shells
 from pinfold import Result
 from pinfold.errors import StateError
+from pinfold.v1 import call_pb2
 
 GRACE = 0.4
+
+# Forks twice, and leaves the session.
+DAEMONIZE = (
+    "python3 -c 'import os, time\nfor _ in range(2): os.fork() and os._exit(0)\nos.setsid()"
+    "\ntime.sleep(1000)'"
+)
 
 
 async def cancel_and_count(shells: Shells, call_id: str, grace: float = GRACE) -> Result:
@@ -39,11 +46,7 @@ async def cancel_and_count(shells: Shells, call_id: str, grace: float = GRACE) -
         ("(trap '' TERM; sleep 1000) & trap 'exit 0' TERM; wait", 2),
         ("setsid sh -c 'setsid sleep 1000 & sleep 1000' & sleep 60", 4),
         ("trap '' TERM INT HUP; nohup setsid sleep 1000 & sleep 1000", 3),
-        (
-            "python3 -c 'import os,time\nfor _ in range(2):\n os.fork() and os._exit(0)\n os.setsid()"
-            "\ntime.sleep(1000)' & sleep 1000",
-            3,
-        ),
+        (f"{DAEMONIZE} & sleep 1000", 3),
     ],
 )
 async def test_every_process_of_it(shells: Shells, script: str, processes: int) -> None:
@@ -93,7 +96,7 @@ async def test_the_receipt_says_what_it_took(shells: Shells) -> None:
     result = await cancel_and_count(shells, call_id)
     receipt = result.receipt
     assert receipt is not None
-    assert [sent.signal for sent in receipt.signals][0] == 15
+    assert receipt.signals[0].signal == 15
     assert 9 in [sent.signal for sent in receipt.signals]
     assert receipt.escaped >= 1
     assert receipt.ended_by in ("kill", "sweep")

@@ -615,7 +615,7 @@ def test_ids_cannot_make_lines_or_break_the_status(shared: Supervisor) -> None:
 
 
 def test_the_table_for_people_is_the_table() -> None:
-    rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z_]+)` \| (.+) \|$", DOC.read_text(), re.M)
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `([A-Z_]+)` \| (.+) \|$", DOC.read_text(), re.MULTILINE)
     assert {Reason(name): code for name, code, _ in rows} == {
         reason: code.name for reason, code in CODES.items()
     }

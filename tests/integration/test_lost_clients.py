@@ -11,7 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
-from integration.harness import Shells, call_service_pb2, consumed, descriptors, error_info
+from integration.harness import Shells, consumed, descriptors, error_info
+from pinfold.v1 import call_service_pb2
 from support import eventually
 
 WAITER = """
@@ -165,8 +166,8 @@ async def test_an_rpc_that_is_cancelled(shells: Shells) -> None:
 
 async def test_an_rpc_whose_deadline_passes(shells: Shells) -> None:
     await shells.start("sleep 0.6; echo x", call_id="X")
+    exact = call_service_pb2.WaitRequest.Exact(call_id="X")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        exact = call_service_pb2.WaitRequest.Exact(call_id="X")
         await shells.client.connection.calls.Wait(request(shells, "W", exact=exact), timeout=0.2)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert await settled(shells, "W") == "cancelled"

@@ -9,9 +9,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from integration.harness import Shells, call_service_pb2, memory
+from integration.harness import Shells, memory
 from pinfold import OutputChunk
 from pinfold.errors import NotFoundError
+from pinfold.v1 import call_service_pb2
 
 MiB = 1 << 20
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from integration.harness import Shells, call_pb2
+from integration.harness import Shells
+from pinfold.v1 import call_pb2
 
 EXIT, SIGNAL, TIMEOUT = (
     call_pb2.END_CAUSE_EXIT,

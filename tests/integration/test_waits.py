@@ -16,7 +16,10 @@ NOTHING = (
     "no background tool calls are running or completed in this conversation; "
     'use `wait({"timeout_minutes": N})` with a positive integer N to wait for new activating input'
 )
-INTERRUPTED = "tau_internal: true\nwait_outcome: interrupted\nwait_reason: activating_input\nwait_mode: {}\n\n"
+INTERRUPTED = (
+    "tau_internal: true\nwait_outcome: interrupted\nwait_reason: activating_input\n"
+    "wait_mode: {}\n\n"
+)
 
 
 def waiting(
@@ -27,7 +30,7 @@ def waiting(
 
 async def notices(shells: Shells) -> list[str]:
     """The calls whose notices are pending."""
-    queued = [e for e in await shells.log(names=["prompt.queued"])]
+    queued = await shells.log(names=["prompt.queued"])
     suppressed = {
         e.prompt_suppressed.prompt_id for e in await shells.log(names=["prompt.suppressed"])
     }
@@ -199,7 +202,7 @@ async def test_an_interruption_and_the_retry(shells: Shells) -> None:
     assert await notices(shells) == ["Y"]
     turn = await shells.agent.next_turn(0.0)
     assert turn is not None
-    assert [prompt.text for prompt in turn.prompts][0] == "look here"
+    assert turn.prompts[0].text == "look here"
     await shells.agent.end_turn(turn.turn_id, "done")
     assert (await shells.agent.wait_exact("Y")).text == "status: 0\n\nout y"
     assert consumed(await shells.log()) == {"X": 1, "Y": 1}

@@ -218,7 +218,7 @@ async def test_old_events_are_forgotten_and_that_is_said(
         revisions = [event.revision async for event in events]
         assert revisions == list(range(oldest, revisions[-1] + 1))
         # One that fell behind is told as well, and never skips over the hole in silence.
-        position = 0
+        position, reason = 0, ""
         try:
             while position < info.revision:
                 response = await slow.read()
@@ -226,7 +226,8 @@ async def test_old_events_are_forgotten_and_that_is_said(
                     assert position in (0, event.revision - 1)
                     position = event.revision
         except grpc.aio.AioRpcError as error:
-            assert error_info(error).reason == "REVISION_COMPACTED"
+            reason = error_info(error).reason
+        assert reason in ("", "REVISION_COMPACTED")
         slow.cancel()
     supervisor.kill()
     supervisor.start()

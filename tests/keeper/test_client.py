@@ -48,9 +48,9 @@ def test_orders_and_reports(own: Harness) -> None:
         assert started == list(range(1, 51))
         assert {r.code for r in daemon.reports if isinstance(r, Exited)} == {7}
         for group in range(1, 50):
-            link.send(Acknowledge(group))
+            link.send(Acknowledge([group]))
         link.close()
-        link.send(Acknowledge(50))  # too late, and no error
+        link.send(Acknowledge([50]))  # too late, and no error
         await asyncio.sleep(0.05)
         assert not daemon.lost
         again = Daemon()
@@ -62,7 +62,7 @@ def test_orders_and_reports(own: Harness) -> None:
         own.process.kill()
         await again.until(lambda: again.lost)
         assert again.lost == 1
-        link.send(Acknowledge(50))
+        link.send(Acknowledge([50]))
         link.close()
 
     asyncio.run(main())

@@ -38,7 +38,7 @@ def test_daemon_goes_and_comes_back(own: Harness, mark: str) -> None:
     own.link.wait(SpawnFailed, failing)
     done = own.run("echo x; exit 3").group
     own.link.wait(Empty, done)
-    own.link.send(Acknowledge(done))
+    own.link.send(Acknowledge([done]))
     own.link.close()
     time.sleep(0.6)
     own.reconnect()
@@ -57,7 +57,7 @@ def test_daemon_goes_and_comes_back(own: Harness, mark: str) -> None:
     failed = found[failing].failed
     assert failed is not None
     assert failed.reason.endswith("/nonexistent")
-    own.link.send(Acknowledge(ending), Acknowledge(failing))
+    own.link.send(Acknowledge([ending]), Acknowledge([failing]))
     assert set(reports(own)) >= {running}
     own.reconnect()
     assert set(reports(own)) == {running}
@@ -77,7 +77,7 @@ def test_repeated_orders_are_carried_out_once(own: Harness) -> None:
     order = Spawn(group=10**6, body=b"echo x >> f; exit 2", env=dict(ENV), cwd=own.state)
     own.link.send(order, order)
     own.link.wait(Empty, order.group)
-    own.link.send(order, Acknowledge(order.group), order)
+    own.link.send(order, Acknowledge([order.group]), order)
     own.run("true")
     with open(os.path.join(own.state, "f")) as file:
         assert file.read() == "x\n"
@@ -118,7 +118,7 @@ def test_killed_keeper(own: Harness, mark: str, script: str) -> None:
     assert not receipt.survivors
     own.reconnect()
     assert reports(own)[group].lost == report.lost  # until it is acknowledged
-    own.link.send(Acknowledge(group))
+    own.link.send(Acknowledge([group]))
     own.run("true")
     own.reconnect()
     assert group not in reports(own)
@@ -275,7 +275,7 @@ def test_shutdown_reports_then_exits(own: Harness, mark: str) -> None:
     refused = own.spawn("true")
     assert own.link.wait(SpawnFailed, refused).reason == "the keeper is shutting down"
     assert own.process.poll() is None
-    own.link.send(*[Acknowledge(group) for group in [*groups, refused]])
+    own.link.send(*[Acknowledge([group]) for group in [*groups, refused]])
     assert own.process.wait(5) == 0
     assert not alive(mark)
 
@@ -304,7 +304,7 @@ def test_discard(own: Harness) -> None:
     own.link.send(Discard([group, 12345]))
     own.run("true")
     assert own.output(group) == b"x\n"  # not acknowledged yet
-    own.link.send(Acknowledge(group), Discard([group]))
+    own.link.send(Acknowledge([group]), Discard([group]))
     own.run("true")
     assert own.output(group) == b""
 

@@ -105,7 +105,7 @@ def test_spawns_leak_nothing(own: Harness) -> None:
     def one(**fields: Any) -> None:
         group = own.spawn("echo hi", **fields)
         own.link.wait(Empty, group)
-        own.link.send(Acknowledge(group))
+        own.link.send(Acknowledge([group]))
 
     one()
     before = len(descriptors(own.process.pid))

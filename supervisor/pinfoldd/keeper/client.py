@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from .link import connect as connect_socket
-from .messages import Decoder, LinkError, Message, Order, Report, encode
+from .messages import STANDARD, Decoder, Json, LinkError, Message, Order, Report, encode
 
 LOCK = "keeper.lock"
 LOG = "keeper.log"
@@ -37,9 +37,15 @@ class KeeperError(Exception):
 class KeeperLink(asyncio.Protocol):
     """One connection to the keeper. To be used on the thread of its event loop."""
 
-    def __init__(self, on_report: Callable[[Report], None], on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_report: Callable[[Report], None],
+        on_lost: Callable[[], None],
+        json: Json = STANDARD,
+    ) -> None:
         self._on_report, self._on_lost = on_report, on_lost
-        self._decoder = Decoder()
+        self._json = json
+        self._decoder = Decoder(json)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._closed = False
@@ -51,6 +57,7 @@ class KeeperLink(asyncio.Protocol):
         state_dir: str,
         on_report: Callable[[Report], None],
         on_lost: Callable[[], None],
+        json: Json = STANDARD,
     ) -> KeeperLink:
         """Raises `KeeperError` when no keeper listens in `state_dir`. One that is there, but
         is still ending what an earlier one left, is waited for."""
@@ -65,7 +72,9 @@ class KeeperLink(asyncio.Protocol):
                     raise KeeperError(reason) from error
             await asyncio.sleep(0.02)
         loop = asyncio.get_running_loop()
-        _, link = await loop.create_unix_connection(lambda: cls(on_report, on_lost), sock=sock)
+        _, link = await loop.create_unix_connection(
+            lambda: cls(on_report, on_lost, json), sock=sock
+        )
         return link
 
     def send(self, order: Order) -> None:
@@ -75,7 +84,7 @@ class KeeperLink(asyncio.Protocol):
             return
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out.append(encode(order))
+        self._out.append(encode(order, self._json))
 
     def _flush(self) -> None:
         if self._transport is not None and self._out:

@@ -443,9 +443,12 @@ class Keeper:
             set_size(group.terminal, order.size)
 
     def _acknowledge(self, order: m.Acknowledge) -> None:
-        group = self._groups.get(order.group)
-        if group is None or group.acknowledged:
-            return
+        for number in order.groups:
+            group = self._groups.get(number)
+            if group is not None and not group.acknowledged:
+                self._acknowledge_one(group)
+
+    def _acknowledge_one(self, group: Group) -> None:
         if group.state is not State.ENDED and group.survived is None:
             self._log(f"group {group.number} acknowledged before its end: ignored")
             return

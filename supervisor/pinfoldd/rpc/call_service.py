@@ -68,8 +68,7 @@ class CallService:
         spec = shell_spec.ShellSpec(
             argv=argv,
             body=request.script,
-            shell=checks.path(request.shell, "shell")
-            or self._shell,
+            shell=checks.path(request.shell, "shell") or self._shell,
             cwd=cwd if cwd.startswith(b"/") else base.rstrip(b"/") + b"/" + cwd if cwd else base,
             env=env,
             stdin=stdin,

@@ -397,7 +397,7 @@ class TestWorker:
         w.killed("open", "kid")
         w.after(0.2)
         assert w.next_turn("kid") == turn
-        assert w.delivered("kid") == ["start do it"]
+        assert w.delivered("kid") == ["start do it", "notice done", "notice open"]
         assert w.answer(w.wait(agent="kid"), "kid") == got("done")
         assert w.answer(w.wait(agent="kid"), "kid") == got("open")
 

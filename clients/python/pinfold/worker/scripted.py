@@ -43,6 +43,7 @@ class _Script:
 
     lines: list[str]
     values: dict[str, str]
+    first_call: int = 1
     calls: list[str] = field(default_factory=list)
     on_message: str = ""
     arrived: list[agent_pb2.Prompt] = field(default_factory=list)
@@ -53,11 +54,17 @@ async def run_turn(turn: Turn) -> str:
     script = turn.memory.get("script")
     if script is None:
         start = next((p for p in turn.prompts if p.kind == agent_pb2.PROMPT_KIND_START), None)
-        body = start.text.partition("\n\n")[2] if start is not None else turn.text
+        if start is not None:
+            body = start.text.partition("\n\n")[2]
+        else:
+            # Driven by itself; or started again after its turn: then its script is over.
+            body = "\n".join(p.text for p in turn.prompts if p.kind == agent_pb2.PROMPT_KIND_USER)
         parent = start.from_agent_id if start is not None else ""
         script = _Script(
             lines=[line for line in body.split("\n") if line.strip()],
             values={"parent": parent, "self": turn.agent.agent_id},
+            # Not those of a worker that died: the same id would be the same call.
+            first_call=len(await turn.agent.list()) + 1 if turn.resumed else 1,
         )
         turn.memory["script"] = script
     try:
@@ -98,7 +105,8 @@ async def _do(turn: Turn, script: _Script, line: str) -> str | None:
             script.lines.clear()
             return text
         case "shell":
-            call_id = f"{turn.agent.agent_id}-call-{len(script.calls) + 1}"
+            number = script.first_call + len(script.calls)
+            call_id = f"{turn.agent.agent_id}-call-{number}"
             script.calls.append(call_id)
             answer = await turn.call_tool("shell", {"command": text}, call_id)
             script.values["out"] = answer.text
