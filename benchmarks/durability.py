@@ -68,23 +68,20 @@ def _groups(bench: Bench, mode: str, supervisor: Supervisor) -> Iterator[Row]:
 
 def _history(bench: Bench) -> Iterator[Row]:
     calls = bench.size(100_000, 5_000)
-    with bench.directory() as directory:
-        empty, past = directory / "empty", directory / "past"
-        empty.mkdir(mode=0o700)
-        history(past, calls)
-        with bench.supervisor(state=empty) as young, bench.supervisor(state=past) as old:
-            memory = (old.memory() - young.memory()) / calls
+    past = history(bench, calls)
+    with bench.supervisor() as young, bench.supervisor(state=past) as old:
+        memory = (old.memory() - young.memory()) / calls
 
-            def again(supervisor: Supervisor) -> list[float]:
-                supervisor.client.info()
-                supervisor.end()
-                return [supervisor.start()]
+        def again(supervisor: Supervisor) -> list[float]:
+            supervisor.client.info()
+            supervisor.end()
+            return [supervisor.start()]
 
-            found = interleave(
-                bench.size(6, 2),
-                {"empty": lambda: again(young), "past": lambda: again(old)},
-            )
-            size = _size(old.state) / calls
+        found = interleave(
+            bench.size(6, 2),
+            {"empty": lambda: again(young), "past": lambda: again(old)},
+        )
+        size = _size(old.state) / calls
     what = f"start with {calls:,} calls of history"
     note = "floor: start with none"
     yield timed("durability", what, found["past"], found["empty"], goal=Goal(2), note=note)

@@ -290,6 +290,7 @@ class Bench:
         self.quick = quick
         self._build = build
         self._stack = contextlib.ExitStack()
+        self.histories: dict[int, Path] = {}  # see history.py
         build.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
@@ -302,6 +303,11 @@ class Bench:
         return quick if self.quick else full
 
     # ------------------------------------------------------------ helpers
+
+    @cached_property
+    def scratch(self) -> Path:
+        """A directory that lives as long as the bench."""
+        return self._stack.enter_context(self.directory())
 
     @cached_property
     def native(self) -> Lines:

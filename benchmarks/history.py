@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from benchmarks.harness import Bench
 from pinfoldd import shell_spec
 from pinfoldd.core import commands as c
 from pinfoldd.core import events as e
@@ -26,8 +27,14 @@ _SPEC = shell_spec.encode(
 )
 
 
-def history(directory: Path, calls: int) -> Path:
-    """Make `directory` the state directory of a supervisor that has finished so many calls."""
+def history(bench: Bench, calls: int) -> Path:
+    """The state directory of a supervisor that has finished so many calls; to be copied."""
+    if calls not in bench.histories:
+        bench.histories[calls] = _write(bench.scratch / f"history-{calls}", calls)
+    return bench.histories[calls]
+
+
+def _write(directory: Path, calls: int) -> Path:
     store = Store.open(directory, "process")
     engine = Engine(store.recover().state, Settings())
     pending: list[Record] = []

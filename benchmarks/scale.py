@@ -22,10 +22,8 @@ def run(bench: Bench) -> Iterator[Row]:
         yield from _compare(bench, supervisors, names)
     calls = (1_000, 10_000, 100_000) if not bench.quick else (500, 5_000)
     with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(bench.directory())
         supervisors = [
-            stack.enter_context(bench.supervisor(state=history(directory / str(count), count)))
-            for count in calls
+            stack.enter_context(bench.supervisor(state=history(bench, count))) for count in calls
         ]
         names = [f"{count:,} calls of history" for count in calls]
         yield from _compare(bench, supervisors, names)

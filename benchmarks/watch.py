@@ -23,11 +23,10 @@ def run(bench: Bench) -> Iterator[Row]:
         for watchers in (1, 10, 100):
             yield from _rate(bench, supervisor, agent, watchers)
         yield from _rate(bench, supervisor, agent, 1, stalled=True)
-    with bench.directory() as directory:
-        # Each call in it has made about five events.
-        state = history(directory / "history", bench.size(20_000, 4_000))
-        with bench.supervisor(state=state) as supervisor:
-            yield from _catch_up(bench, supervisor, directory / "messages")
+    # Each call in it has made four events.
+    state = history(bench, bench.size(25_000, 4_000))
+    with bench.supervisor(state=state) as supervisor:
+        yield from _catch_up(bench, supervisor, bench.scratch / "messages")
 
 
 def _rate(

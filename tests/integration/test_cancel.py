@@ -46,7 +46,7 @@ async def cancel_and_count(shells: Shells, call_id: str, grace: float = GRACE) -
         ("(trap '' TERM; sleep 1000) & trap 'exit 0' TERM; wait", 2),
         ("setsid sh -c 'setsid sleep 1000 & sleep 1000' & sleep 60", 4),
         ("trap '' TERM INT HUP; nohup setsid sleep 1000 & sleep 1000", 3),
-        (f"{DAEMONIZE} & sleep 1000", 3),
+        (f"{DAEMONIZE} & sleep 1000", 2),
     ],
 )
 async def test_every_process_of_it(shells: Shells, script: str, processes: int) -> None:

@@ -59,6 +59,14 @@ async def test_partial_text_of_a_killed_agent_is_kept(owner: Owner, gate: Gate) 
     assert await owner.notices() == []
 
 
+async def test_partial_text_of_an_agent_that_waits_is_kept(owner: Owner) -> None:
+    for n in range(1, 6):
+        await owner.subagent("say half\nawait_message")
+        await _said(owner, f"agent-{n}", message=False)
+        await owner.kill(f"agent-{n}")
+        assert await owner.read(f"agent-{n}", wait=True) == "half\n[status: killed]"
+
+
 async def test_partial_text_of_a_program_that_is_killed_is_kept(owner: Owner) -> None:
     await owner.subagent("anything", role="cli")
     child = (await owner.agent.get("agent-1")).sub_agent_id

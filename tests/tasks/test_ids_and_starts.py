@@ -149,6 +149,14 @@ async def test_a_refused_start_takes_no_number(open_owner: Open) -> None:
     assert (await owner.shell("true")).text == "started background task shell-2"
 
 
+async def test_without_a_command_or_a_prompt_there_is_no_task(owner: Owner) -> None:
+    for command in ("", "  \n "):
+        assert (await owner.shell(command)).text == "error: `command` must not be empty"
+        assert (await owner.subagent(command)).text == "error: `prompt` must not be empty"
+    assert await owner.listed() == "(no background tasks)"
+    assert (await owner.shell("true")).text == "started background task shell-1"
+
+
 async def test_a_start_whose_caller_has_left_runs_or_never_was(owner: Owner) -> None:
     starting = asyncio.ensure_future(owner.shell("echo ran", "left"))
     starting.cancel()

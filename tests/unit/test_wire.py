@@ -95,7 +95,7 @@ def test_every_event_has_a_name_and_no_two_tables_disagree() -> None:
 
 NAME_ONLY = {
     e.AgentForgotten, e.ToolRecorded, e.WorkerStarting, e.CallStopping, e.LeaderExited,
-    e.LeftoversStopping, e.CallsForgotten,
+    e.LeftoversStopping, e.CallsForgotten, e.PromptsReturned,
 }  # fmt: skip
 
 

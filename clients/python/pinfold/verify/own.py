@@ -20,6 +20,7 @@ from pinfold import launch
 from pinfold.client import Client
 from pinfold.verify.plan import NEEDED_ROLE
 
+_STOP_SECONDS = 30.0
 _EXIT_SECONDS = 10.0
 
 MARKER = "PINFOLD_VERIFICATION"
@@ -50,11 +51,16 @@ class Own:
             launch.start_detached(self.state)
 
     async def stop(self) -> None:
-        """Returns when its daemon has exited: then another may be started."""
+        """Returns when its daemon has exited: then another may be started.
+
+        One that does not answer is left to the count of what is left.
+        """
         async with Client.connect(state=self.state, token="") as client:
             daemon = os.pidfd_open((await client.info()).pid)
             try:
-                await client.stop(grace=1.0, reason="verified")
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_STOP_SECONDS):
+                        await client.stop(grace=1.0, reason="verified")
                 await asyncio.to_thread(select.select, [daemon], [], [], _EXIT_SECONDS)
             finally:
                 os.close(daemon)

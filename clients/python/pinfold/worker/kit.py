@@ -94,9 +94,11 @@ class Worker:
             except TurnCancelled:
                 continue
             except PinfoldError as error:
-                if error.reason in _GONE:
-                    return
-                raise
+                if error.reason not in _GONE:
+                    raise
+                # The work may hear of it before the signal comes.
+                await self.hand_over()
+                return
 
 
 def run(work: Work) -> None:
