@@ -189,6 +189,8 @@ func (l *load) run(ctx context.Context, r request) (answer, error) {
 			AgentId: r.Agent,
 			Program: &pb.RunShellRequest_Script{Script: []byte(r.Script)},
 			Shell:   []byte(r.Shell),
+			// Never into the background, however busy the machine is.
+			ForegroundBudget: durationpb.New(time.Hour),
 		})
 		if err == nil && response.GetResult() == nil {
 			return errors.New("it went to the background")

@@ -38,6 +38,10 @@ class Workers(Protocol):
 
     def spawn(self, agent: Agent, group: int) -> m.Spawn: ...
 
+    def last_words(self, group: int, size: int) -> str:
+        """What a worker that failed has said of it, in one line; empty if nothing."""
+        ...
+
 
 class Environment(Protocol):
     """What every call of an agent finds in its environment."""
@@ -70,6 +74,7 @@ class Groups:
         self._inputs: dict[int, asyncio.Future[m.InputTaken]] = {}
         self._input_serial = 0
         self._acknowledged: list[int] = []
+        self._discarded: list[int] = []
         self._aio = asyncio.get_running_loop()
 
     def bind(self, loop: Loop) -> None:
@@ -121,11 +126,6 @@ class Groups:
                     self._wake(self.outputs[call.group])
             case e.CallsForgotten():
                 self.send(m.Discard(event.groups))
-            case e.CallEnded() | e.GroupEmptied():
-                # Only now do readers find in the state that no more will come.
-                call = self._state.call(event.agent, event.call)
-                if call is not None and call.group in self.outputs:
-                    self._wake(self.outputs[call.group])
             case _:
                 pass
 
@@ -240,9 +240,12 @@ class Groups:
     def _post(self, command: c.Command, group: int, final: bool = False) -> None:
         then: Callable[[object], None] | None = None
         if final:
+            worker = self._is_worker(group)
 
             def acknowledge(_: object) -> None:
                 self._acknowledge(group)
+                if worker:
+                    self._discarded.append(group)  # nobody reads what it has written
                 output = self.outputs.pop(group, None)
                 if output is not None:
                     self._wake(output)
@@ -261,6 +264,9 @@ class Groups:
         groups, self._acknowledged = self._acknowledged, []
         if groups:
             self.send(m.Acknowledge(groups))
+        groups, self._discarded = self._discarded, []
+        if groups:
+            self.send(m.Discard(groups))
 
     def _grew(self, report: m.Grew) -> None:
         output = self.outputs.get(report.group)
@@ -294,11 +300,17 @@ class Groups:
             system_seconds=report.system_seconds,
             max_rss=report.max_rss,
         )
+        worker = self._is_worker(report.group)
+        if worker and exit.code:
+            exit.words = self._workers.last_words(report.group, report.size)
         self._post(c.GroupExited(report.group, exit, extent, report.mono), report.group)
-        owner = self._state.groups.get(report.group)
-        if report.leftover and owner is not None and not owner.call:
+        if worker and report.leftover:
             # A worker's own processes have no further use without it.
             self.send(m.Stop(report.group))
+
+    def _is_worker(self, group: int) -> bool:
+        owner = self._state.groups.get(group)
+        return owner is not None and not owner.call
 
     def _closed(self, group: int, extent: Extent) -> None:
         output = self.outputs.get(group)

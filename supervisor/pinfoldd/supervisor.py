@@ -64,7 +64,7 @@ def _loads(data: bytes) -> Any:
 
 
 # The link's headers are a fifth of a call's cost with the standard library.
-_QUICK_JSON = m.Json(_dumps, _loads)
+QUICK_JSON = m.Json(_dumps, _loads)
 
 
 class Texts:
@@ -210,7 +210,7 @@ class Supervisor:
             raise ConfigError(f"keeper: {error}") from error
         try:
             self._hello = asyncio.get_running_loop().create_future()
-            self._link = await KeeperLink.connect(directory, self._report, self._lost, _QUICK_JSON)
+            self._link = await KeeperLink.connect(directory, self._report, self._lost, QUICK_JSON)
             hello = await asyncio.wait_for(self._hello, _HELLO_SECONDS)
         except (KeeperError, TimeoutError) as error:
             if self._link is not None:

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pinfoldd.config import Config, Role
 from pinfoldd.core.model import Agent
 from pinfoldd.keeper.messages import Spawn
+from pinfoldd.keeper.spool import STDERR, SpoolReader, paths
 
 PYTHON_KIT = "pinfold.worker.run:main"
 # What the keeper's warm process has imported when a worker is forked from it.
 PRELOAD = ("grpc.aio", "pinfold.worker.run", "pinfold.worker.scripted", "pinfold.worker.exec")
+_WORDS_BYTES = 4096  # of the end of a worker's output: where its last words are looked for
+_WORDS = 300  # characters
 
 
 class RoleWorkers:
@@ -25,9 +28,17 @@ class RoleWorkers:
         self, config: Config, address: str, base_env: dict[str, str], token: Callable[[str], str]
     ) -> None:
         self._roles = config.all_roles()
+        self._spool = str(config.state / "spool")
         self._address = address
         self._base_env = base_env
         self._token = token
+
+    def last_words(self, group: int, size: int) -> str:
+        with SpoolReader(*paths(self._spool, group)) as reader:
+            chunks = reader.read(max(0, size - _WORDS_BYTES), _WORDS_BYTES, size)
+        said = b"".join(chunk.data for chunk in chunks if chunk.stream == STDERR)
+        lines = said.decode(errors="replace").split("\n")
+        return next((line.strip()[:_WORDS] for line in reversed(lines) if line.strip()), "")
 
     def spawn(self, agent: Agent, group: int) -> Spawn:
         role = self._roles.get(agent.role)

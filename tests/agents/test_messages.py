@@ -70,7 +70,8 @@ async def test_to_itself_and_up_and_down_the_tree(me: Actor) -> None:
     sibling = await me.child()
     grandkid = await kid.child()
     for sender, recipient in ((me, me), (grandkid, me), (kid, sibling), (me, grandkid)):
-        assert (await sender.tool("message", recipient_id=recipient.id, message="hi")).kind == RESULT
+        answer = await sender.tool("message", recipient_id=recipient.id, message="hi")
+        assert answer.kind == RESULT
     assert texts(await me.prompts(MESSAGE)) == [
         message_text(me.id, "hi"),
         message_text(grandkid.id, "hi"),

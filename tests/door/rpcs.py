@@ -56,9 +56,7 @@ async def call(
 ) -> Outcome:
     """One RPC of any kind, with one request. DEADLINE_EXCEEDED means that it parks."""
     path = f"/{method.containing_service.full_name}/{method.name}"
-    metadata: Sequence[tuple[str, str]] = (
-        (("authorization", f"Bearer {token}"),) if token else ()
-    )
+    metadata: Sequence[tuple[str, str]] = (("authorization", f"Bearer {token}"),) if token else ()
     serialize = type(request).SerializeToString
     parse = GetMessageClass(method.output_type).FromString
     responses: list[Message] = []
@@ -72,8 +70,9 @@ async def call(
             stream = channel.unary_stream(path, serialize, parse)(
                 request, metadata=metadata, timeout=timeout
             )
+            # One by one: what came before a refusal is looked at too.
             async for response in stream:
-                responses.append(response)
+                responses += [response]
         else:
             responses.append(
                 await channel.unary_unary(path, serialize, parse)(

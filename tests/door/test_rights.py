@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import grpc
 import grpc.aio
 import pytest
-from door.rpcs import METHODS, call
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from door.rpcs import METHODS, call
 from pinfold import Agent, Client
 from support import Supervisor
 
@@ -35,10 +35,7 @@ class Two:
     async def everything_of_b(self) -> tuple[object, ...]:
         agent = await self.b.info()
         calls = [await self.b.get(item.call_id) for item in await self.b.list()]
-        events = [
-            event.name
-            async for event in _events(self.channel, self.b.agent_id)
-        ]
+        events = [event.name async for event in _events(self.channel, self.b.agent_id)]
         return agent, calls, events
 
 
@@ -143,9 +140,7 @@ async def test_another_is_answered_like_one_that_never_was(two: Two) -> None:
 async def test_an_agent_reaches_what_is_below_it(two: Two) -> None:
     started = await two.a.start_agent("await_message\nfinal done")
     get = next(m for m in METHODS if m.name == "GetAgent")
-    outcome = await call(
-        two.channel, get, _naming(get, started.sub_agent_id), token=two.a.token
-    )
+    outcome = await call(two.channel, get, _naming(get, started.sub_agent_id), token=two.a.token)
     assert outcome.code is grpc.StatusCode.OK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,9 +60,7 @@ class Listening:
 
 
 @pytest.fixture
-def listen(
-    tmp_path: Path, make_supervisor: Callable[..., Supervisor]
-) -> Iterator[Callable[..., Listening]]:
+def listen(tmp_path: Path, make_supervisor: Callable[..., Supervisor]) -> Callable[..., Listening]:
     def make(*, client_ca: bool = False) -> Listening:
         certificates = Certificates(tmp_path)
         port = free_port()
@@ -78,7 +76,7 @@ def listen(
         supervisor.start()
         return Listening(supervisor, certificates, port)
 
-    yield make
+    return make
 
 
 async def test_an_operators_token_works_over_tls(listen: Callable[..., Listening]) -> None:

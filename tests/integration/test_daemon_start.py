@@ -105,7 +105,7 @@ def test_two_on_one_state_directory(make_supervisor: Make) -> None:
         assert client.info().pid == first.pid
 
 
-def test_twenty_at_once_on_one_state_directory(make_supervisor: Make) -> None:
+def test_many_at_once_on_one_state_directory(make_supervisor: Make) -> None:
     owner = make_supervisor()
     starts = [
         subprocess.Popen(
@@ -115,13 +115,13 @@ def test_twenty_at_once_on_one_state_directory(make_supervisor: Make) -> None:
             stderr=subprocess.DEVNULL,
             env=owner.env,
         )
-        for _ in range(8)
+        for _ in range(4)
     ]
     try:
         with owner.sync_client() as client:
             pid = client.info().pid
         codes = {start.pid: start.wait(20) for start in starts if start.pid != pid}
-        assert len(codes) == 7
+        assert len(codes) == 3
         assert set(codes.values()) == {3}
     finally:
         for start in starts:

@@ -321,7 +321,8 @@ def _exit_reason(exit: Exit | None) -> str:
         return "worker ended, its status is not known"
     if exit.signal is not None:
         return f"worker ended by signal {exit.signal}"
-    return f"worker exited with code {exit.code}"
+    reason = f"worker exited with code {exit.code}"
+    return f"{reason}: {exit.words}" if exit.code and exit.words else reason
 
 
 def restart_due(d: Decision, agent_id: str) -> None:

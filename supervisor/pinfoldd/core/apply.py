@@ -378,8 +378,6 @@ def _output_grew(state: State, event: e.OutputGrew, stamp: Stamp) -> None:
     call.output = event.output
     if event.closed:
         call.closed = True
-        if not call.live and not call.group_live:
-            state.groups.pop(call.group, None)
 
 
 def _cancel_requested(state: State, event: e.CancelRequested, stamp: Stamp) -> None:
@@ -446,8 +444,10 @@ def _group_emptied(state: State, event: e.GroupEmptied, stamp: Stamp) -> None:
     call.group_live = False
     call.leftover = len(event.receipt.survivors) if event.receipt else 0
     agent.leftovers.pop(call.id, None)
-    if call.closed:  # else the last of its output is still to be told
-        state.groups.pop(call.group, None)
+    # The keeper tells the last of the output before the end of the group. A group that waited
+    # here for one word more would keep the supervisor from ever stopping.
+    call.closed = True
+    state.groups.pop(call.group, None)
 
 
 def _calls_forgotten(state: State, event: e.CallsForgotten, stamp: Stamp) -> None:

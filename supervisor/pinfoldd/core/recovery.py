@@ -121,11 +121,8 @@ def _reconcile(d: Decision, known: frozenset[int]) -> None:
         elif call.live and call.state is CallState.STOPPING:
             # Its spawn never reached a keeper: nothing was started, nothing is left.
             calls.end(d, agent, call, Result(CallState.CANCELLED, Cause.CANCELLED))
-        elif not call.live:
-            if call.group_live:
-                d.emit(e.GroupEmptied(agent.id, call.id, None))
-            if not call.closed:
-                d.emit(e.OutputGrew(agent.id, call.id, call.output, closed=True))
+        elif not call.live and call.group_live:
+            d.emit(e.GroupEmptied(agent.id, call.id, None))
             agents.check_stopped(d, agent)
 
 

@@ -136,6 +136,7 @@ class Exit(Struct, array_like=True, gc=False):
     user_seconds: float = 0.0
     system_seconds: float = 0.0
     max_rss: int = 0
+    words: str = ""  # of a worker: the last line of its standard error
 
 
 class Result(Struct, array_like=True, gc=False):

@@ -418,7 +418,8 @@ def _decode(header: bytes, body: bytes, json: Json) -> Message:
             raise LinkError(f"{name} has no body")
         message: Message = plan.build(values)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise LinkError(f"not a frame of this link: {error!r}") from error
+        # Without what was in it: an order has the environment of a call.
+        raise LinkError(f"not a frame of this link ({type(error).__name__})") from error
     return message
 
 

@@ -502,6 +502,12 @@ class TestWorker:
         w.do(c.GroupEmpty(group, None, w.mono))
         assert w.agent("kid").stop_reason == "worker exited with code 3"
 
+    def test_its_last_words_are_a_part_of_the_reason(self, w: World) -> None:
+        w.child("kid")
+        group = w.worker("kid")
+        w.do(c.GroupExited(group, Exit(code=3, words="no such module"), Extent(), w.mono))
+        assert w.agent("kid").stop_reason == "worker exited with code 3: no such module"
+
     def test_one_that_could_not_be_ended_does_not_hold_the_agent(self, w: World) -> None:
         w.child("kid")
         w.stop("kid")

@@ -127,7 +127,10 @@ def test_final_output() -> None:
     assert final_output(build_call(kind="agent")) == ""
     result = ended(CallState.SUCCEEDED, Cause.EXIT, answer="background answer")
     call = build_call(result, kind="agent", tool="agent_start")
-    assert read_text(final_output(call), tasks.status_line(call)) == "background answer\n[status: completed]"
+    assert (
+        read_text(final_output(call), tasks.status_line(call))
+        == "background answer\n[status: completed]"
+    )
 
 
 def pieces(*parts: tuple[int, bytes], start: int = 0) -> list[Piece]:

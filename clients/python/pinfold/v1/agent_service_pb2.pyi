@@ -269,7 +269,7 @@ class StopAgentResponse(_message.Message):
     STOPPED_AGENTS_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     ended_calls: _builtins.int
-    """Calls that were ended, and agents below that were stopped."""
+    """Calls that were ended, and agents that were stopped, itself among them."""
     stopped_agents: _builtins.int
     @_builtins.property
     def agent(self) -> _agent_pb2.Agent: ...

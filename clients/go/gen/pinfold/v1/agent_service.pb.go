@@ -508,7 +508,7 @@ func (x *StopAgentRequest) GetGrace() *durationpb.Duration {
 type StopAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Calls that were ended, and agents below that were stopped.
+	// Calls that were ended, and agents that were stopped, itself among them.
 	EndedCalls    int32 `protobuf:"varint,2,opt,name=ended_calls,json=endedCalls,proto3" json:"ended_calls,omitempty"`
 	StoppedAgents int32 `protobuf:"varint,3,opt,name=stopped_agents,json=stoppedAgents,proto3" json:"stopped_agents,omitempty"`
 	// Over all groups together.

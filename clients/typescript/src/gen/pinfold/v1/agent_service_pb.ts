@@ -237,7 +237,7 @@ export type StopAgentResponse = Message<"pinfold.v1.StopAgentResponse"> & {
   agent?: Agent | undefined;
 
   /**
-   * Calls that were ended, and agents below that were stopped.
+   * Calls that were ended, and agents that were stopped, itself among them.
    *
    * @generated from field: int32 ended_calls = 2;
    */
