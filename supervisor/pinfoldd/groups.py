@@ -32,6 +32,8 @@ _WATERMARK_SECONDS = 1.0  # between two events about the growth of one call's ou
 class Link(Protocol):
     def send(self, order: m.Order) -> None: ...
 
+    def flush(self) -> None: ...
+
 
 class Workers(Protocol):
     """How the worker of an agent is started."""
@@ -258,6 +260,11 @@ class Groups:
         if not self._acknowledged:
             self._aio.call_later(_ACKNOWLEDGE_SECONDS, self.flush)
         self._acknowledged.append(group)
+
+    def performed(self) -> None:
+        """The orders of a decision go out before its replies are made."""
+        if self._link is not None:
+            self._link.flush()
 
     def flush(self) -> None:
         """Send what was held back."""

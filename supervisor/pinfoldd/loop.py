@@ -48,6 +48,9 @@ class Effects(Protocol):
 
     def perform(self, event: Event) -> None: ...
 
+    def performed(self) -> None:
+        """All events of a commit have been performed."""
+
 
 def clock() -> Now:
     return Now(time.monotonic(), time.time())
@@ -209,6 +212,8 @@ class Loop:
             except Exception:
                 # Whoever waits for an answer must not wait for ever because of it.
                 log.exception("cannot carry out %s", event)
+        if decided:
+            self._effects.performed()
         for answer in answers:
             answer()
         for _, event in decided:

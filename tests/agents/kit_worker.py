@@ -23,7 +23,7 @@ async def work(turn: Turn) -> str:
     turn.memory.setdefault("word", body)
     match turn.memory["word"].split():
         case ["count"]:
-            return f"turn {turns} of {os.getpid()}: {start.body or start.text}"
+            return f"turn {turns} of {os.getpid()}: {body or start.text}"
         case ["tools"]:
             answer = await turn.call_tool("shell", {"command": "echo from the kit"})
             return answer.text

@@ -120,7 +120,8 @@ async def answered(me: Actor, kid: Actor, text: str = "") -> str:
 async def told(me: Actor, kid: Actor) -> list[str]:
     """All state lines about it, without those of its turns and reports."""
     start = watched(kid.id, ": ")
-    lines = [text.removeprefix(start) for text in texts(await me.prompts(WATCH_STATE))]
+    prompts = [p for p in await me.prompts(WATCH_STATE) if p.from_agent_id == kid.id]
+    lines = [text.removeprefix(start) for text in texts(prompts)]
     return [line for line in lines if not line.startswith(("turn ", "status "))]
 
 
@@ -312,13 +313,14 @@ async def test_why_it_failed_is_told(me: Actor, role: str, prompt: str, reason: 
 
 
 async def test_it_is_started_again_until_it_dies_too_often(me: Actor) -> None:
-    kid = await me.child("sleep 1000", role="sturdy")
+    kid = await me.child("status working on it\nsleep 1000", role="sturdy")
     revision = 1
     for restarts in range(3):
         event = await kid.happened("worker.started", start=revision)
         assert event.worker_started.restarts == restarts
         # It has begun its script; for the second and third time, again.
-        revision = (await kid.happened("prompt.acknowledged", start=revision)).revision
+        begun = await kid.happened("prompt.acknowledged", start=event.revision)
+        revision = begun.revision
         os.kill(event.worker_started.pid, signal.SIGKILL)
     await kid.happened("agent.failed")
     assert await told(me, kid) == [

@@ -83,10 +83,11 @@ class KeeperLink(asyncio.Protocol):
         if self._closed:
             return
         if not self._out:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._out.append(encode(order, self._json))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send it now, for a caller that knows that no more will come in this turn."""
         if self._transport is not None and self._out:
             data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
             self._out.clear()
@@ -96,7 +97,7 @@ class KeeperLink(asyncio.Protocol):
         """End the link, with what was sent before. `on_lost` is not called."""
         if not self._closed:
             self._closed = True
-            self._flush()
+            self.flush()
             if self._transport is not None:
                 self._transport.close()
 

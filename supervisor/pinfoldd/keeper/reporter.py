@@ -15,6 +15,9 @@ GREW_FIRST = 0.002
 """Seconds until output is reported: a command that ends sooner needs no report of its own."""
 GREW_AGAIN = 0.010
 """Least seconds between two reports of growth."""
+STARTED_WITHIN = 0.002
+"""Seconds until a start is reported: that of a command that ends sooner goes with its end,
+because each message wakes the daemon for a decision and a commit."""
 
 
 class Reporter:
@@ -28,6 +31,7 @@ class Reporter:
         self._grew_timer: Timer | None = None
         self._grew_last = 0.0
         self._closing: list[Group] = []
+        self._starts: dict[int, bytes] = {}  # frames that are to be sent in a moment
         self._afterwards: list[Callable[[], None]] = []
 
     @property
@@ -44,6 +48,7 @@ class Reporter:
         self._connection = connection
         self._closing.clear()
         self._dirty.clear()
+        self._starts.clear()
         self.send(hello)
 
     def disconnected(self) -> None:
@@ -51,14 +56,33 @@ class Reporter:
 
     def send(self, report: m.Report) -> None:
         if self._connection is not None:
+            if self._starts:
+                self._tell_start(getattr(report, "group", 0))
             self._connection.send(m.encode(report))
 
     def record(self, fact: m.Started | m.SpawnFailed | m.Exited | m.Empty | m.Survived) -> None:
         """Report a fact that must outlive the keeper: one encoding for journal and link."""
         frame = m.encode(fact)
         self._journal.report(fact.group, frame)
-        if self._connection is not None:
+        if self._connection is None:
+            return
+        if isinstance(fact, m.Started):
+            if not self._starts:
+                self._loop.call_later(STARTED_WITHIN, self._tell_starts)
+            self._starts[fact.group] = frame
+        else:
+            self._tell_start(fact.group)
             self._connection.send(frame)
+
+    def _tell_start(self, number: int) -> None:
+        """Before anything else of this group is told."""
+        frame = self._starts.pop(number, None)
+        if frame is not None and self._connection is not None:
+            self._connection.send(frame)
+
+    def _tell_starts(self) -> None:
+        for number in list(self._starts):
+            self._tell_start(number)
 
     def afterwards(self, callback: Callable[[], None]) -> None:
         """Call it at the end of the turn, when everyone has been told."""
