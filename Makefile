@@ -43,6 +43,11 @@ demo: compiled ## Run the main job on real processes, in under a minute
 test: compiled ## Run the test suite
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
+.PHONY: stress
+stress: compiled ## Sixty-four agents at random for a minute, then what must hold of their log
+	@PINFOLD_STRESS_SECONDS=$${PINFOLD_STRESS_SECONDS:-60} \
+	$(PY) -m pytest -s tests/agents/test_stress.py $(PYTEST_ARGS)
+
 .PHONY: check
 check: compiled check-python check-imports check-proto check-stubs ## Lint, types, import layers, contract, stubs
 	@echo "all checks passed"

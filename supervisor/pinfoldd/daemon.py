@@ -98,8 +98,7 @@ def run(config: Config, ready_fd: int | None = None) -> int:
         if ready_fd is not None:
             os.write(ready_fd, f"ready {addresses[0]}\n".encode())
             os.close(ready_fd)
-        await supervisor.stopped()
-        return 0
+        return await supervisor.stopped()
 
     log.info("starting on %s at %.3f", config.state, time.time())
     return uvloop.run(serve())

@@ -22,13 +22,14 @@ from pinfoldd.core import events as e
 from pinfoldd.core.engine import Engine
 from pinfoldd.core.events import Event
 from pinfoldd.core.model import Agent, Call, Prompt, State
+from pinfoldd.core.reasons import Rejected
 from pinfoldd.core.values import Result, Stamp
 from pinfoldd.groups import Groups
 from pinfoldd.keeper import messages as m
 from pinfoldd.keeper.client import KeeperError, KeeperLink, find_keeper, start_keeper
 from pinfoldd.loop import Loop
 from pinfoldd.outputs import Outputs
-from pinfoldd.render import results, waits
+from pinfoldd.render import errors, results, waits
 from pinfoldd.render.prompts import prompt_text
 from pinfoldd.rpc import wire
 from pinfoldd.rpc.event_names import event_name
@@ -95,7 +96,7 @@ class Supervisor:
         self._config = config
         self._stop_asked = asyncio.Event()
         self._ended = asyncio.Event()
-        self._keep_groups = False
+        self._status = 0
         self._link: KeeperLink | None = None
         self._keeper_process: subprocess.Popen[bytes] | None = None
         self._hello: asyncio.Future[m.Hello] | None = None
@@ -273,10 +274,15 @@ class Supervisor:
         self._stopping = asyncio.ensure_future(self._end_groups(grace))
 
     async def _end_groups(self, grace: float | None) -> None:
-        if self._server is not None:
-            await self._server.supervisor.end_groups(
-                "supervisor stopped", keep_groups=False, grace=grace
-            )
+        try:
+            if self._server is not None:
+                await self._server.supervisor.end_groups(
+                    "supervisor stopped", keep_groups=False, grace=grace
+                )
+        except Rejected as error:
+            # The store is failing, and nobody is killed without a word in the log.
+            log.error("groups run on with their keeper: %s", errors.text(error.reason, {}))
+            self._status = 1
         self.stop_serving()
 
     def stop_serving(self) -> None:
@@ -284,8 +290,9 @@ class Supervisor:
         self._stop_asked.set()
         self._ended.set()
 
-    async def stopped(self) -> None:
-        """Returns when the supervisor has ended and everything is on the disk."""
+    async def stopped(self) -> int:
+        """Returns when the supervisor has ended and everything is on the disk: the exit status
+        of its process."""
         await self._ended.wait()
         if self._server is not None:
             # `Server.stop` returns before the `finally` of its handlers: they get one turn
@@ -298,6 +305,7 @@ class Supervisor:
         await self._loop.close()
         await self._dismiss_keeper()
         await self.abandon()
+        return self._status
 
     async def _dismiss_keeper(self) -> None:
         """End the keeper if nothing is left for it to keep."""

@@ -37,7 +37,9 @@ BEGINNINGS = frozenset(
     }
 )
 # What may still be told of an agent that has stopped.
-AFTERWARDS = frozenset({"call.output", "call.forgotten", "call.empty", "agent.forgotten"})
+AFTERWARDS = frozenset(
+    {"call.output", "call.forgotten", "call.empty", "agent.forgotten", "task.read"}
+)
 
 
 @dataclass
@@ -86,10 +88,13 @@ class Checker:
     """`readers`: agents that wait in task reads, which the log does not show: what such a read
     keeps back is looked for at the end only."""
 
-    def __init__(self, readers: Collection[str] = ()) -> None:
+    def __init__(
+        self, readers: Collection[str] = (), background: Collection[tuple[str, str]] = ()
+    ) -> None:
         self.faults: list[str] = []
         self.agents: dict[str, Agent] = {}
         self.readers = readers
+        self._background = background  # calls that were started there
         self._revision = 0
         self._event = Event()
 
@@ -234,7 +239,8 @@ class Checker:
     def _call(self, event: Event, agent: Agent) -> None:
         if event.name == "call.queued":
             self.require(event.call_id not in agent.calls, "was queued before")
-            agent.calls[event.call_id] = Call()
+            background = (event.agent_id, event.call_id) in self._background
+            agent.calls[event.call_id] = Call(background=background)
             return
         call = agent.calls.get(event.call_id)
         if call is None:
@@ -357,7 +363,8 @@ class Checker:
             case "agent.message_sent":
                 sent = event.message_sent
                 recipient = self.agents.get(sent.recipient_id)
-                self.require(recipient and recipient.state == "live", "to an agent that is not live")
+                live = recipient is not None and recipient.state == "live"
+                self.require(live, "to an agent that is not live")
                 same = recipient and self._root(event.agent_id) == self._root(sent.recipient_id)
                 self.require(same, "to another tree")
             case "agent.watch_changed":
@@ -433,11 +440,26 @@ class Checker:
         return call is None or call.consumed or call.reported
 
 
+def started_in_background(events: Iterable[Event]) -> set[tuple[str, str]]:
+    """The log says so at their end only; those without one may be: that accuses nobody."""
+    queued: set[tuple[str, str]] = set()
+    for event in events:
+        key = event.agent_id, event.call_id
+        if event.name == "call.queued":
+            queued.add(key)
+            continue
+        in_foreground = event.HasField("call_ended") and not event.call_ended.background
+        if in_foreground or event.HasField("call_backgrounded"):
+            queued.discard(key)
+    return queued
+
+
 def check(
     events: Iterable[Event], *, readers: Collection[str] = (), all_ended: bool = True
 ) -> list[str]:
     """Faults of a whole log, in its order."""
-    checker = Checker(readers)
+    events = list(events)
+    checker = Checker(readers, started_in_background(events))
     for _, decision in groupby(events, key=lambda event: event.decision_revision):
         checker.decide(list(decision))
     checker.finish(all_ended=all_ended)

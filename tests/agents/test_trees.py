@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from agents.conftest import Open
 from agents.harness import ERROR, NOTICE, RESULT, Actor
 from integration.harness import Event
 from pinfold.errors import StateError
@@ -257,3 +258,22 @@ async def test_waits_and_turns_below_end_with_the_tree(
         assert caught.value.reason == "AGENT_STOPPED"
     result = await foreground
     assert result.state == call_pb2.CALL_STATE_CANCELLED
+
+
+async def test_its_name_can_be_used_again_for_another_agent(open_actor: Open) -> None:
+    """Nothing of the first is left to be told, or to answer, to the second."""
+    first = await open_actor(agent_id="again-and-again")
+    await first.finished("X")
+    old = await first.parked("w", timeout_minutes=5)
+    await first.agent.send_prompt("for the first", passive=True)
+    await first.agent.stop()
+    with pytest.raises(StateError):
+        await old
+    second = await open_actor(agent_id="again-and-again")
+    await second.no_turn()
+    assert (await second.tool("wait", tool_call_id="X")).reason == "CALL_UNKNOWN"
+    new = await second.parked("w", timeout_minutes=5)
+    await second.agent.message(second.id, "for the second")
+    assert (await new).text == "input_available: true"
+    assert [prompt.body for prompt in (await second.turn()).prompts] == ["for the second"]
+    assert [call.call_id for call in await second.agent.list()] == []

@@ -276,10 +276,10 @@ async def test_as_a_call_its_death_is_the_error_of_the_call(me: Actor) -> None:
     await kid.happened("agent.turn_started")
     os.kill(await worker_pid(kid), signal.SIGKILL)
     answer = await me.tool("wait", tool_call_id="D")
-    assert (answer.kind, answer.text) == (
-        ERROR,
+    assert answer.kind == ERROR
+    assert answer.text == (
         "error: Tool call failed: worker ended by signal 9\n"
-        f"self_agent_id: {me.id}\nsub_agent_id: {kid.id}",
+        f"self_agent_id: {me.id}\nsub_agent_id: {kid.id}"
     )
     assert await me.prompts(WATCH_STATE) == []
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -256,3 +258,24 @@ async def test_where_there_is_no_supervisor() -> None:
         with pytest.raises(Exception, match="^no supervisor at .*pinfold serve"):
             await client.info()
         await client.close()
+
+
+async def test_a_signal_while_the_log_cannot_be_written(make_supervisor: Make) -> None:
+    """Nobody is killed without a word in the log: it leaves, and the next one has the calls."""
+    supervisor = make_supervisor()
+    supervisor.start()
+    async with supervisor.client() as client:
+        agent = await client.open_agent("a")
+        await agent.run("echo up; sleep 2.5; echo on", background=True, call_id="X")
+        with contextlib.closing(sqlite3.connect(supervisor.state / "log.db")) as other:
+            other.execute("BEGIN IMMEDIATE")  # nobody else can write
+            refused = asyncio.ensure_future(agent.status("done", "not written"))
+            while "cannot write the event log" not in supervisor.log_text():
+                await asyncio.sleep(0.05)
+            os.kill(supervisor.pid, signal.SIGTERM)
+            assert supervisor.process is not None
+            assert await asyncio.to_thread(supervisor.process.wait, 20) == 1
+            other.rollback()
+        supervisor.start()
+        assert (await agent.wait_exact("X")).text.endswith("out up\nout on")
+        assert await refused == "Status accepted: done — not written"

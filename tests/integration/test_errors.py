@@ -505,15 +505,19 @@ async def _(house: House) -> None:
 async def _(house: House) -> None:
     with contextlib.closing(sqlite3.connect(house.supervisor.state / "log.db")) as other:
         other.execute("BEGIN IMMEDIATE")  # nobody else can write
-        first = asyncio.ensure_future(house.run("echo later", call_id="L"))
+        early: list[asyncio.Future[call_service_pb2.RunShellResponse]] = []
         try:
-            # The first one waits for the store; those after it are told.
-            while not first.done():
-                await house.run("true")
+            # What is decided already waits for the store; what comes then is told.
+            while True:
+                early.append(asyncio.ensure_future(house.run(f"echo {len(early)}")))
+                done, _ = await asyncio.wait(early, timeout=1.0)
+                for refused in done:
+                    early.remove(refused)
+                    refused.result()
         finally:
             other.rollback()
-            answer = await first
-            assert answer.result.text.endswith("out later")
+            for answer in await asyncio.gather(*early):
+                assert "status: 0" in answer.result.text
 
 
 @provokes(Reason.KEEPER_UNAVAILABLE, "the keeper of processes is not available; try again")
