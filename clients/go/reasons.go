@@ -68,7 +68,6 @@ const (
 	ErrKeeperUnavailable Reason = "KEEPER_UNAVAILABLE"
 	ErrToolUnknown       Reason = "TOOL_UNKNOWN"
 	ErrTokenUnknown      Reason = "TOKEN_UNKNOWN"
-	ErrWorkerStartFailed Reason = "WORKER_START_FAILED"
 
 	// Of this client.
 	ErrClientClosed    Reason = "CLIENT_CLOSED"

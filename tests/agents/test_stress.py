@@ -253,7 +253,7 @@ class One:
         return self._let_go(self.agent.wait_for_input(self._limit()))
 
     def _limit(self) -> float:
-        return self.chance.choice((0.0, 0.05, 0.3, 1.0))
+        return self.chance.choice((0.0, 0.05, 0.3, 1.0, 3.0))
 
     async def _let_go(self, wait: Coroutine[Any, Any, Any]) -> Any:
         """A client that sometimes goes away before its wait is decided."""
@@ -357,12 +357,12 @@ DEEDS: dict[Callable[[One], Awaitable[Any] | None], int] = {
     One.tool_call: 15,
     One.endless_call: 8,
     One.wait_for_one: 20,
-    One.wait_for_all: 8,
+    One.wait_for_all: 16,
     One.wait_for_any: 8,
     One.wait_for_next: 14,
     One.wait_for_input: 5,
     One.cancel: 14,
-    One.message: 8,
+    One.message: 12,
     One.user_prompt: 5,
     One.user_cancel: 2,
     One.status: 4,

@@ -263,7 +263,7 @@ async def test_waits_and_turns_below_end_with_the_tree(
 async def test_its_name_can_be_used_again_for_another_agent(open_actor: Open) -> None:
     """Nothing of the first is left to be told, or to answer, to the second."""
     first = await open_actor(agent_id="again-and-again")
-    await first.finished("X")
+    await first.background("sleep 1000000", "X")
     old = await first.parked("w", timeout_minutes=5)
     await first.agent.send_prompt("for the first", passive=True)
     await first.agent.stop()

@@ -435,3 +435,23 @@ async def test_workers_outlive_the_daemon(make_supervisor: Callable[..., Supervi
         os.kill(pid, signal.SIGKILL)
         await kid.happened("agent.failed")
         assert await asyncio.to_thread(eventually, lambda: not me.survivors())
+
+
+async def test_what_a_worker_has_written_does_not_pile_up(
+    make_supervisor: Callable[..., Supervisor],
+) -> None:
+    supervisor = make_supervisor()
+    configure(supervisor, ROLES)
+    await asyncio.to_thread(supervisor.start)
+    async with supervisor.client() as client, actor_of(supervisor, client) as me:
+        for _ in range(3):
+            kid = await me.child("raise", role="kit")
+            await kid.happened("agent.failed")
+        await me.finished("mine")
+
+        def kept() -> list[str]:
+            return sorted(path.suffix for path in (supervisor.state / "spool").iterdir())
+
+        # Only that of the call is left.
+        await asyncio.to_thread(eventually, lambda: len(kept()) == 2, 20.0)
+        assert kept() == [".idx", ".out"]

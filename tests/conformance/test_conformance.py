@@ -17,7 +17,7 @@ from pinfoldd.core.reasons import Reason
 pytestmark = pytest.mark.timeout(900)
 
 # The supervisor's own tests inject these faults (README.md).
-ELSEWHERE = {"STORE_FAILING", "KEEPER_UNAVAILABLE", "WORKER_START_FAILED"}
+ELSEWHERE = {"STORE_FAILING", "KEEPER_UNAVAILABLE"}
 RECORDING = os.environ.get("CONFORMANCE_RECORD", "")
 
 

@@ -545,7 +545,6 @@ async def _(house: House) -> None:
 # ---------------------------------------------------------------- the tests
 
 ANSWERS = {Reason.TOOL_UNKNOWN}  # what a model reads, never a status
-SILENT = {Reason.WORKER_START_FAILED}  # kept for clients of later versions
 
 
 @contextlib.asynccontextmanager
@@ -598,7 +597,7 @@ async def test_what_a_model_reads(shared: Supervisor) -> None:
 
 
 def test_every_reason_is_provoked() -> None:
-    assert set(PROVOKE) | ANSWERS | SILENT == set(Reason)
+    assert set(PROVOKE) | ANSWERS == set(Reason)
 
 
 def test_ids_cannot_make_lines_or_break_the_status(shared: Supervisor) -> None:

@@ -53,7 +53,6 @@ export type Reason =
   | "KEEPER_UNAVAILABLE"
   | "TOOL_UNKNOWN"
   | "TOKEN_UNKNOWN"
-  | "WORKER_START_FAILED"
   // Of this client.
   | "CLIENT_CLOSED"
   | "INVALID_ADDRESS"

@@ -103,7 +103,6 @@ _TEXTS: dict[Reason, str] = {
     Reason.KEEPER_UNAVAILABLE: "the keeper of processes is not available; try again",
     Reason.TOOL_UNKNOWN: "unknown tool: `{name}`; use one of the listed tools",
     Reason.TOKEN_UNKNOWN: "unknown token id; the list of tokens has the valid ones",
-    Reason.WORKER_START_FAILED: "failed to start the agent's worker: {reason}",
 }
 
 # Details that a model should see as headers too; the others are in the message already.
