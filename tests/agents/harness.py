@@ -186,7 +186,10 @@ class Actor(Shells):
                         return event
         except TimeoutError:
             pass
-        raise AssertionError(f"it does not happen: {what}")
+        last = [
+            f"{e.name} {e.agent_id} {e.call_id} {e.worker_exited.reason}" for e in await self.tree()
+        ]
+        raise AssertionError(f"it does not happen: {what}\n" + "\n".join(last[-20:]))
 
     async def happened(self, name: str, call_id: str = "", *, start: int = 1) -> Event:
         return await self.until(

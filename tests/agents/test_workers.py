@@ -177,6 +177,9 @@ async def test_a_program_that_knows_nothing_of_us(me: Actor) -> None:
 async def test_a_program_that_fails_is_an_answer_that_says_so(me: Actor) -> None:
     kid = await me.child(role="failing")
     assert await answered(me, kid) == "error: sh ended with status 3\nwhy\n\nhalf"
+    # Its prompt is more than a pipe holds, and it does not read it.
+    kid = await me.child("x" * 200_000, role="failing")
+    assert await answered(me, kid) == "error: sh ended with status 3\nwhy\n\nhalf"
     kid = await me.child(role="absent")
     assert await answered(me, kid) == (
         "error: cannot run /no/such/program: No such file or directory"

@@ -25,6 +25,9 @@ Event = watch_service_pb2.Event
 Script = str | bytes | Sequence[str | bytes]
 
 
+BUSY_SECONDS = 10.0
+
+
 class Shells:
     """One agent. All its processes carry a marker of their own in their environment."""
 
@@ -119,8 +122,9 @@ class Shells:
         return processes_with(MARKER, self.marker)
 
     async def gone(self, timeout: float = 3.0) -> None:
-        """Fails unless all processes of the agent are gone within `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+        """Fails unless all processes of the agent are gone within `timeout` seconds, and what a
+        loaded machine may add to them."""
+        deadline = time.monotonic() + timeout + BUSY_SECONDS
         while (left := self.survivors()) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         assert not left, f"processes left: {describe(left)}"

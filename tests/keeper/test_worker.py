@@ -33,6 +33,11 @@ def echo(): print(sys.stdin.read().upper(), end="")
 def sleeps(): time.sleep(1000)
 def pid(): print(os.getpid(), os.getpgrp(), os.getsid(0), os.getppid(), time.time())
 def status(): print(open("/proc/self/status").read(), os.listdir("/proc/self/fd"))
+def writes_to_nobody():
+    read, write = os.pipe()
+    os.close(read)
+    try: os.write(write, b"x")
+    except BrokenPipeError: print("an exception")
 def kills(): os.kill(os.getpid(), 9)
 def family():
     subprocess.Popen(["setsid", "sleep", os.environ["MARK"]])
@@ -110,8 +115,15 @@ def test_it_is_the_keepers_child_in_its_own_session(warm: Harness) -> None:
         if line.startswith(("SigBlk", "SigIgn"))
     }
     assert masks["SigBlk:"] == 0
-    assert masks["SigIgn:"] & ~(3 << 31) == 0
+    as_python = 1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1
+    assert masks["SigIgn:"] & ~(3 << 31) == as_python
     assert text.rstrip().endswith("['0', '1', '2', '3']")
+
+
+def test_a_broken_pipe_is_an_exception(warm: Harness) -> None:
+    group = worker(warm, "writes_to_nobody")
+    assert warm.link.wait(Exited, group).code == 0
+    assert warm.output(group) == b"an exception\n"
 
 
 def test_warm_is_fast(warm: Harness) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pinfoldd.core import agents, commands, notices, waits
 from pinfoldd.core import events as e
 from pinfoldd.core.decision import Decision
@@ -11,6 +13,7 @@ from pinfoldd.core.repeats import is_repeat
 from pinfoldd.core.values import (
     CallState,
     Cause,
+    Exit,
     Extent,
     Receipt,
     Result,
@@ -294,12 +297,17 @@ def _stopped(d: Decision, agent: Agent, call: Call, receipt: Receipt | None, mon
     result = Result(
         CallState.TIMED_OUT if timed_out else CallState.CANCELLED,
         Cause.TIMEOUT if timed_out else Cause.CANCELLED,
-        exit=call.exit_seen,
+        exit=_with_leftovers(call.exit_seen, 0),
         seconds=seconds(call, mono),
         output=call.output,
         receipt=receipt,
     )
     end(d, agent, call, result)
+
+
+def _with_leftovers(exit: Exit | None, count: int) -> Exit | None:
+    """What the leader left behind was ended too: what counts is what is left now."""
+    return None if exit is None else msgspec.structs.replace(exit, leftover=count)
 
 
 def survived(d: Decision, c: commands.GroupSurvived) -> None:
@@ -313,7 +321,7 @@ def survived(d: Decision, c: commands.GroupSurvived) -> None:
         result = Result(
             CallState.FAILED,
             Cause.TIMEOUT if call.stop_cause == "timeout" else Cause.CANCELLED,
-            exit=call.exit_seen,
+            exit=_with_leftovers(call.exit_seen, len(c.receipt.survivors)),
             seconds=seconds(call, c.mono),
             output=call.output,
             receipt=c.receipt,

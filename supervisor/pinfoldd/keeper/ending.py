@@ -214,7 +214,8 @@ class Ending(Generic[F]):
     def _note_seen(self, stats: list[procfs.Stat]) -> None:
         own = self._family.pid
         for stat in stats:
-            self._seen.setdefault(stat.pid, stat.pgid != own)
+            # Once outside is outside: a child may leave the group after the first look.
+            self._seen[stat.pid] = self._seen.get(stat.pid, False) or stat.pgid != own
 
     def _survivors(self, members: list[procfs.Stat]) -> Receipt:
         left = [stat for m in members if (stat := procfs.stat(m.pid)) is not None and stat.alive]

@@ -147,7 +147,11 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     for number in signal.valid_signals():
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
+    # As Python itself begins: else a worker that writes to a program which has ended its input
+    # dies of it, where any other Python program gets an exception.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.environ.clear()
     for name, value in request["env"]:
