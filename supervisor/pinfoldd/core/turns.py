@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pinfoldd.core import agents, calls, commands, notices, waits
 from pinfoldd.core import events as e
-from pinfoldd.core.apply import PROMPT
+from pinfoldd.core.apply_agents import PROMPT
 from pinfoldd.core.decision import Decision
 from pinfoldd.core.model import Agent, StatusReport
 from pinfoldd.core.reasons import Reason, Rejected
