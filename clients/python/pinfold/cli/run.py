@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pinfold import interrupts
 from pinfold.cli import show
 from pinfold.cli.settings import Settings, agent_option, connection_options, json_option
 
@@ -91,7 +92,7 @@ def run(
     try:
         if settings.is_local:
             ensure_running(settings.state_directory)
-        return asyncio.run(
+        return interrupts.run(
             _run(
                 settings,
                 agent_id,

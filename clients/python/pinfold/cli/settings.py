@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from pinfold import interrupts
 
 if TYPE_CHECKING:
     from pinfold.client import Client
@@ -64,7 +65,7 @@ class Settings:
                     f"no supervisor runs on {self.state_directory}: start it with "
                     "`pinfold serve --detach`, or name another with --state"
                 )
-        return asyncio.run(with_client())
+        return interrupts.run(with_client())
 
 
 def _set(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
+from pinfold import interrupts
 from pinfold.cli import show
 from pinfold.cli.plain import to_json
 from pinfold.cli.settings import Settings, connection_options
@@ -60,7 +60,7 @@ def verify(
                 empty="no phases",
             )
             return 0
-        report = asyncio.run(_run(settings, specs, patience, quiet=as_json))
+        report = interrupts.run(_run(settings, specs, patience, quiet=as_json))
     except (plan.CannotRun, PinfoldError, OSError) as error:
         show.note(str(error))
         return _CANNOT_RUN

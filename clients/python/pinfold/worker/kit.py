@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from pinfold import interrupts
 from pinfold.agent import Agent
 from pinfold.client import Client
 from pinfold.errors import PinfoldError
@@ -122,6 +123,7 @@ def run(work: Work) -> None:
                     _end()
                 loop.call_soon_threadsafe(ended.cancel)
 
+            interrupts.wake_for(signal.SIGTERM)
             signal.signal(signal.SIGTERM, terminated)
             serving = asyncio.ensure_future(worker.serve())
             await asyncio.wait([serving, ended], return_when=asyncio.FIRST_COMPLETED)
