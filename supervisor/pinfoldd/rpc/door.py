@@ -8,6 +8,7 @@ named in `_OPEN`. A new RPC is closed until someone decides about it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
@@ -54,6 +55,7 @@ class Principal(NamedTuple):
 
 
 _FAULT = "a fault of the supervisor; see its log"
+_HEAR_SECONDS = 1.0
 OPERATOR = Principal()
 caller: ContextVar[Principal] = ContextVar("caller", default=OPERATOR)
 
@@ -82,6 +84,13 @@ _OPERATOR_ONLY = frozenset(
         "pinfold.v1.SupervisorService.CreateToken",
     }
 )
+
+
+async def _heard_out(requests: AsyncIterator[Any]) -> None:
+    """A client whose first message is refused while it is still being sent is told of a broken
+    stream by some libraries, instead of the reason."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(anext(requests, None), _HEAR_SECONDS)
 
 
 class Door:
@@ -154,11 +163,15 @@ class Door:
         many = method.client_streaming
 
         async def handle(request: Any, context: Context) -> AsyncIterator[Any]:
+            entered = False
             try:
                 self._enter(name, None if many else request, context)
+                entered = True
                 async for response in behaviour(request):
                     yield response
             except Rejected as error:
+                if many and not entered:
+                    await _heard_out(request)
                 await errors.abort(context, error)
             except asyncio.CancelledError:
                 return

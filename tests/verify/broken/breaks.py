@@ -7,7 +7,7 @@ from typing import Any
 from patching import BREAKS, breaks, patch
 
 from pinfoldd import groups
-from pinfoldd.core import apply, calls, engine, notices, tasks, turns, waits
+from pinfoldd.core import apply_calls, calls, engine, notices, tasks, turns, waits
 from pinfoldd.core import events as e
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.values import CallState, PromptKind, WaitOutcome
@@ -431,13 +431,13 @@ def answer_told_twice() -> None:
 @breaks
 def cursor_stands_still() -> None:
     """A read of a stream task gives all of it every time."""
-    real = apply._task_read
+    real = apply_calls.task_read
 
     def task_read(state: Any, event: Any, stamp: Any) -> None:
         real(state, event, stamp)
         state.agents[event.agent].calls[event.call].cursor = 0
 
-    patch(apply, "_task_read", task_read)
+    patch(apply_calls, "task_read", task_read)
 
 
 @breaks
