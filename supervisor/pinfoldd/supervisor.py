@@ -10,7 +10,7 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -47,7 +47,8 @@ _KEEPER_PAUSE = 0.1  # seconds between two tries
 _KEEPER_PATIENCE = 15.0  # seconds, at a start
 _HELLO_SECONDS = 10.0
 # What must not reach the programs that agents run.
-_PRIVATE = ("PINFOLD_", "GRPC_", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONUNBUFFERED")
+_PRIVATE_PREFIXES = ("PINFOLD_", "GRPC_")
+_PRIVATE = frozenset({"BASH_ENV", "ENV"})
 
 
 def _dumps(value: Any) -> bytes:
@@ -66,6 +67,15 @@ def _loads(data: bytes) -> Any:
 
 # The link's headers are a fifth of a call's cost with the standard library.
 QUICK_JSON = m.Json(_dumps, _loads)
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the daemon's own environment every call starts with."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _PRIVATE and not name.startswith(_PRIVATE_PREFIXES)
+    }
 
 
 class Texts:
@@ -127,7 +137,7 @@ class Supervisor:
         )
         self._identity.pid = os.getpid()
         tokens = Tokens(config.state)
-        base = {k: v for k, v in os.environ.items() if not k.startswith(_PRIVATE)}
+        base = inherited(os.environ)
         workers = RoleWorkers(config, f"unix:{config.socket}", base, tokens.worker)
         self._groups = Groups(_environment(base, f"unix:{config.socket}"), workers)
         engine = Engine(state, config.core())
