@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from pinfold.v1 import agent_pb2, agent_service_pb2, call_pb2, call_service_pb2, task_service_pb2
 from pinfoldd.core.model import Agent, Call, Prompt, State
+from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.values import CallState, Receipt, WaitMode, WaitOutcome
 from pinfoldd.outputs import Outputs
 from pinfoldd.render import acknowledgements, results, tasks, waits
 from pinfoldd.render.prompts import prompt_text
+from pinfoldd.render.shell_output import Chunk
 from pinfoldd.render.task_output import read_text
 from pinfoldd.rpc import convert
 from pinfoldd.rpc.enums import TASK_STATUSES
@@ -30,14 +33,17 @@ class Answers:
         self._state = state
         self._outputs = outputs
 
-    def result(self, call: Call) -> call_pb2.CallResult:
-        """The result of an ended call, with the text that a model reads."""
+    def result(self, call: Call, chunks: Sequence[Chunk] | None = None) -> call_pb2.CallResult:
+        """The result of an ended call, with the text that a model reads. `chunks`: what is shown
+        of its output, if that has been read already."""
         if call.result is None:
             raise AssertionError(f"call {call.id} has not ended")
+        if chunks is None:
+            chunks = self._outputs.shown(call)
         return convert.result(
             call,
             call.result,
-            text_for_model=self.result_text(call),
+            text_for_model=results.result_text(call, chunks),
             error=results.error_message(call.tool, call.result),
         )
 
@@ -70,19 +76,25 @@ class Answers:
         return waits.placeholder(call, self._state.agents[call.agent].surface)
 
     def wait(self, agent: Agent, wait_id: str, settled: Settled) -> call_service_pb2.WaitResponse:
-        calls = [agent.calls[call_id] for call_id in settled.calls if call_id in agent.calls]
+        for call_id in settled.calls:
+            if call_id not in agent.calls:
+                # A repeat of a wait whose result has been forgotten since.
+                raise Rejected(Reason.RESULT_CONSUMED, tool_call_id=call_id)
+        calls = [agent.calls[call_id] for call_id in settled.calls]
+        shown = [(call, self._outputs.shown(call)) for call in calls]
         response = call_service_pb2.WaitResponse(
             wait_id=wait_id,
             outcome=_OUTCOMES[settled.outcome],
-            results=[self.result(call) for call in calls],
+            results=[self.result(call, chunks) for call, chunks in shown],
             advice=waits.ADVICE if settled.advice else "",
             revision=settled.revision,
         )
-        if settled.outcome is WaitOutcome.RESULT:
-            shown = [(call, self._outputs.shown(call)) for call in calls]
-            response.text = convert.text(waits.wait_result(settled.mode, shown))
-        else:
+        if settled.outcome is not WaitOutcome.RESULT:
             response.text = _without_result(settled.outcome, settled.mode, settled.advice)
+        elif settled.mode is WaitMode.EXACT:
+            response.text = response.results[0].text
+        else:
+            response.text = convert.text(waits.wait_result(settled.mode, shown))
         return response
 
     def wait_is_error(self, agent: Agent, settled: Settled) -> bool:
