@@ -46,7 +46,7 @@ class Workers(Protocol):
 
 
 class Environment(Protocol):
-    """What every call of an agent finds in its environment."""
+    """What a call finds in its environment, besides what all calls have."""
 
     def __call__(self, agent: Agent, call: Call, /) -> dict[str, str]: ...
 
@@ -66,7 +66,9 @@ class Output:
 class Groups:
     """Implements `loop.Effects`. Bound to its loop and link once both are there."""
 
-    def __init__(self, environment: Environment, workers: Workers) -> None:
+    def __init__(self, base: dict[str, str], environment: Environment, workers: Workers) -> None:
+        """`base`: the environment that calls and workers have in common."""
+        self._base = base
         self._environment = environment
         self._workers = workers
         self._loop: Loop
@@ -85,7 +87,9 @@ class Groups:
     def attach(self, link: Link | None) -> None:
         """The link to the keeper that is there now; None while there is none."""
         self._link = link
-        if link is None:
+        if link is not None:
+            link.send(m.Base(self._base))
+        else:
             for future in self._inputs.values():
                 if not future.done():
                     future.set_exception(Rejected(Reason.KEEPER_UNAVAILABLE))
@@ -297,6 +301,7 @@ class Groups:
         output = self.outputs.get(report.group)
         if output is not None:
             output.extent = extent
+            output.closed = output.closed or report.end is not None
             self._wake(output)
         exit = Exit(
             code=report.code,
@@ -310,7 +315,12 @@ class Groups:
         worker = self._is_worker(report.group)
         if worker and exit.code:
             exit.words = self._workers.last_words(report.group, report.size)
-        self._post(c.GroupExited(report.group, exit, extent, report.mono), report.group)
+        end = None
+        if report.end is not None:
+            receipt = _receipt(report.end.receipt)
+            end = c.GroupEmpty(report.group, receipt, report.end.mono)
+        exited = c.GroupExited(report.group, exit, extent, report.mono, end)
+        self._post(exited, report.group, final=end is not None)
         if worker and report.leftover:
             # A worker's own processes have no further use without it.
             self.send(m.Stop(report.group))

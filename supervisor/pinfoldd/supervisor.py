@@ -138,8 +138,9 @@ class Supervisor:
         self._identity.pid = os.getpid()
         tokens = Tokens(config.state)
         base = inherited(os.environ)
-        workers = RoleWorkers(config, f"unix:{config.socket}", base, tokens.worker)
-        self._groups = Groups(_environment(base, f"unix:{config.socket}"), workers)
+        address = f"unix:{config.socket}"
+        workers = RoleWorkers(config, address, tokens.worker)
+        self._groups = Groups(base, _environment(address), workers)
         engine = Engine(state, config.core())
         self._loop = Loop(
             engine,
@@ -343,10 +344,9 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         process.wait(0.2)
 
 
-def _environment(base: dict[str, str], address: str) -> Callable[[Agent, Call], dict[str, str]]:
+def _environment(address: str) -> Callable[[Agent, Call], dict[str, str]]:
     def environment(agent: Agent, call: Call) -> dict[str, str]:
         return {
-            **base,
             **agent.env,
             "PINFOLD_ADDRESS": address,
             "PINFOLD_AGENT_ID": agent.id,

@@ -24,13 +24,10 @@ class RoleWorkers:
     the token is a capability for its agent and what is below it.
     """
 
-    def __init__(
-        self, config: Config, address: str, base_env: dict[str, str], token: Callable[[str], str]
-    ) -> None:
+    def __init__(self, config: Config, address: str, token: Callable[[str], str]) -> None:
         self._roles = config.all_roles()
         self._spool = str(config.state / "spool")
         self._address = address
-        self._base_env = base_env
         self._token = token
 
     def last_words(self, group: int, size: int) -> str:
@@ -46,7 +43,6 @@ class RoleWorkers:
             # The settings have changed since: the keeper's answer says so, as for any start.
             role = Role(worker="command", command=[f"<no role {agent.role!r} in the settings>"])
         env = {
-            **self._base_env,
             **agent.env,
             **role.env,
             "PINFOLD_ADDRESS": self._address,

@@ -81,7 +81,10 @@ class Link:
             assert readable, f"no report within {seconds} s, the last were {self.seen[-4:]}"
             data = self.sock.recv(1 << 18)
             assert data, "the keeper closed the link"
-            self.queue.extend(self._decoder.feed(data))  # type: ignore[arg-type]
+            for report in self._decoder.feed(data):
+                self.queue.append(report)  # type: ignore[arg-type]
+                if isinstance(report, Exited) and report.end is not None:
+                    self.queue.append(report.end)
         report = self.queue.pop(0)
         self.seen.append(report)
         return report

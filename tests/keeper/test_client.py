@@ -10,7 +10,7 @@ import pytest
 
 from keeper.harness import ENV, Harness
 from pinfoldd.keeper.client import KeeperError, KeeperLink
-from pinfoldd.keeper.messages import Acknowledge, Empty, Exited, Hello, Report, Spawn, Started
+from pinfoldd.keeper.messages import Acknowledge, Exited, Hello, Report, Spawn, Started
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -42,7 +42,7 @@ def test_orders_and_reports(own: Harness) -> None:
         link = await KeeperLink.connect(own.state, daemon.on_report, daemon.on_lost)
         for group in range(1, 51):
             link.send(Spawn(group=group, body=b"exit 7", env=dict(ENV)))
-        await daemon.until(lambda: sum(isinstance(r, Empty) for r in daemon.reports) == 50)
+        await daemon.until(lambda: sum(isinstance(r, Exited) for r in daemon.reports) == 50)
         assert isinstance(daemon.reports[0], Hello)
         started = [r.group for r in daemon.reports if isinstance(r, Started)]
         assert started == list(range(1, 51))

@@ -45,10 +45,9 @@ def test_the_facts_come_once_and_in_order(keeper: Harness) -> None:
     keeper.link.drain()
     kinds = [type(r) for r in keeper.link.seen if getattr(r, "group", None) == group]
     kinds = [kind for kind in kinds if kind is not Grew]
-    assert sorted(kinds, key=str) == sorted([Started, Exited, Closed, Empty], key=str)
-    assert kinds[0] is Started
-    assert kinds[-1] is Empty
-    assert kinds.index(Exited) < kinds.index(Empty)
+    assert kinds == [Started, Exited, Empty]
+    (exited,) = keeper.link.of(group, Exited)
+    assert exited.end == keeper.link.of(group, Empty)[0]  # in one message
 
 
 def test_background_child_that_holds_the_pipe_delays_nothing(keeper: Harness, mark: str) -> None:

@@ -52,7 +52,7 @@ def test_daemon_goes_and_comes_back(own: Harness, mark: str) -> None:
     assert report.exited.code == 7
     assert report.exited.size == 5
     assert report.closed
-    assert report.empty
+    assert report.exited.end
     assert not report.lost
     failed = found[failing].failed
     assert failed is not None
@@ -139,7 +139,7 @@ def test_exit_before_the_kill_is_reported_as_it_was(own: Harness, mark: str) -> 
     assert exited
     assert exited.code == 6
     assert exited.size == 5
-    assert found[done].empty
+    assert exited.end
     assert not found[done].lost
     exited = found[left].exited
     assert exited

@@ -15,7 +15,6 @@ from pinfoldd.core.values import (
     Cause,
     Exit,
     Extent,
-    Receipt,
     Result,
     Surface,
 )
@@ -248,11 +247,19 @@ def exited(d: Decision, c: commands.GroupExited) -> None:
         agents.worker_leader_exited(d, c.group, c.exit)
         return
     agent, call = owned
-    if not call.live or call.exit_seen is not None:
-        return
+    if call.live and call.exit_seen is None:
+        _leader_exited(d, agent, call, c)
+    if c.end is not None:
+        emptied(d, c.end)
+
+
+def _leader_exited(d: Decision, agent: Agent, call: Call, c: commands.GroupExited) -> None:
     output = _later(call.output, c.output)
     if call.state is CallState.STOPPING:
-        d.emit(e.LeaderExited(agent.id, call.id, c.exit, output))
+        if c.end is None:
+            d.emit(e.LeaderExited(agent.id, call.id, c.exit, output))
+        else:
+            _stopped(d, agent, call, c.exit, output, c.end)
         return
     cause = Cause.UNKNOWN
     if c.exit.code is not None:
@@ -286,21 +293,28 @@ def emptied(d: Decision, c: commands.GroupEmpty) -> None:
         return
     agent, call = owned
     if call.state is CallState.STOPPING:
-        _stopped(d, agent, call, c.receipt, c.mono)
+        _stopped(d, agent, call, call.exit_seen, call.output, c)
     elif not call.live and call.group_live:
         d.emit(e.GroupEmptied(agent.id, call.id, c.receipt))
         agents.check_stopped(d, agent)
 
 
-def _stopped(d: Decision, agent: Agent, call: Call, receipt: Receipt | None, mono: float) -> None:
+def _stopped(
+    d: Decision,
+    agent: Agent,
+    call: Call,
+    exit: Exit | None,
+    output: Extent,
+    c: commands.GroupEmpty,
+) -> None:
     timed_out = call.stop_cause == "timeout"
     result = Result(
         CallState.TIMED_OUT if timed_out else CallState.CANCELLED,
         Cause.TIMEOUT if timed_out else Cause.CANCELLED,
-        exit=_with_leftovers(call.exit_seen, 0),
-        seconds=seconds(call, mono),
-        output=call.output,
-        receipt=receipt,
+        exit=_with_leftovers(exit, 0),
+        seconds=seconds(call, c.mono),
+        output=output,
+        receipt=c.receipt,
     )
     end(d, agent, call, result)
 

@@ -227,6 +227,7 @@ class GroupExited(Command, frozen=True):
     exit: Exit
     output: Extent
     mono: float
+    end: GroupEmpty | None = None  # nothing of the group outlived the leader
 
 
 class GroupClosed(Command, frozen=True):

@@ -22,7 +22,7 @@ orphans by pid, to signal them by pid, and to signal a process group that has on
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from . import procfs
@@ -60,6 +60,7 @@ class Census(Generic[F]):
         self._by_mark: dict[int, F] = {}
         self._by_session: dict[int, F] = {}
         self.orphans: dict[int, F | None] = {}  # None: nobody knows whose it is
+        self._walked: dict[int, dict[int, int]] = {}  # of each group: pids seen, start times
         self._fd = -1
         if procfs.has_children_files():
             # the first thread's list: orphans are given to it, whoever runs this loop
@@ -73,6 +74,7 @@ class Census(Generic[F]):
     def remove(self, family: F) -> None:
         """The group is empty: its numbers may from now on be anyone's."""
         self._by_mark.pop(self._marker.short(family.number), None)
+        self._walked.pop(family.number, None)
         if self._by_session.get(family.pid) is family:
             del self._by_session[family.pid]
 
@@ -129,6 +131,10 @@ class Census(Generic[F]):
             for number in (stat.sid, stat.pgid):
                 if number in self._by_session:
                     return self._by_session[number]
+            for walked, seen in self._walked.items():
+                # It was below its group's leader a moment ago, and left its session since.
+                if seen.get(pid) == stat.start_time:
+                    return self._by_mark.get(self._marker.short(walked))
         mark = self._marker.read_environ(pid)
         if mark is None and (inside := self._in_cgroup(pid)) is not None:
             mark = self._marker.short(inside)
@@ -148,38 +154,32 @@ class Census(Generic[F]):
         A process that forks and ends while this looks may be missed; its child is then an
         orphan and found by the next `refresh`.
         """
-        roots = [family.pid] if family.leader_alive else []
-        roots.extend(family.orphans)
+        queue = [family.pid] if family.leader_alive else []
+        queue.extend(family.orphans)
+        children = procfs.children if self._fd >= 0 else _children_by_scan()
+        seen = set(queue)
+        walked = self._walked.setdefault(family.number, {})
         found: list[procfs.Stat] = []
-        for pid in self._below(roots):
+        for pid in queue:
             stat = procfs.stat(pid)
-            if stat is not None and stat.alive:
+            if stat is None:
+                continue
+            if stat.alive:
                 found.append(stat)
+                walked[pid] = stat.start_time
                 if len(found) >= limit:
                     break
-        return found
-
-    def _below(self, roots: list[int]) -> Iterator[int]:
-        if self._fd < 0:
-            yield from _below_by_scan(roots)
-            return
-        seen = set(roots)
-        queue = list(roots)
-        for pid in queue:
-            yield pid
-            for child in procfs.children(pid):
+            for child in children(pid, stat.threads):
                 if child not in seen:
                     seen.add(child)
                     queue.append(child)
+        return found
 
 
-def _below_by_scan(roots: list[int]) -> Iterator[int]:
+def _children_by_scan() -> Callable[[int, int], Iterable[int]]:
     by_parent: dict[int, list[int]] = {}
     for pid in procfs.pids():
         stat = procfs.stat(pid)
         if stat is not None:
             by_parent.setdefault(stat.ppid, []).append(pid)
-    queue = list(roots)
-    for pid in queue:
-        yield pid
-        queue.extend(by_parent.get(pid, ()))
+    return lambda pid, _: by_parent.get(pid, ())

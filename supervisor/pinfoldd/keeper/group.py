@@ -75,7 +75,7 @@ class Group:
     exited: Exited | None = None
     closed: Closed | None = None
     closed_told: bool = True  # False: `closed` is still to be reported
-    empty: Empty | None = None
+    empty: Empty | None = None  # unless it is the `end` of `exited`
     survived: Survived | None = None
     lost: Lost | None = None
     acknowledged: bool = False

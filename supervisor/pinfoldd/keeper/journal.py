@@ -44,6 +44,8 @@ class Known:
     @property
     def ended(self) -> bool:
         """Nothing of it can run any more."""
+        if self.reports.get("Exited", {}).get("end") is not None:
+            return True
         return not {"SpawnFailed", "Empty", "Lost"}.isdisjoint(self.reports)
 
 

@@ -23,7 +23,16 @@ from .ending import SIGKILL, SIGTERM
 from .group import Group, State
 from .host import Descriptors
 from .journal import Journal
-from .launch import Launcher, Leader, Plan, SpawnError, check, has_input, set_size
+from .launch import (
+    Launcher,
+    Leader,
+    Plan,
+    SpawnError,
+    base_environment,
+    check,
+    has_input,
+    set_size,
+)
 from .link import Connection
 from .loop import Loop, Timer
 from .marker import Marker
@@ -76,7 +85,9 @@ class Keeper:
         self._linger_timer: Timer | None = None
         self._leaving = False
         self._own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 256
+        self._base: dict[bytes, bytes] = {}
         self._handlers: dict[type, Callable[..., None]] = {
+            m.Base: self._take_base,
             m.Spawn: self._spawn,
             m.Stop: self._stop,
             m.Input: self._input,
@@ -144,6 +155,9 @@ class Keeper:
 
     # ------------------------------------------------------------ spawn
 
+    def _take_base(self, order: m.Base) -> None:
+        self._base = base_environment(order.env)
+
     def _spawn(self, order: m.Spawn) -> None:
         if order.group in self._groups or order.group in self._forgotten:
             return  # said twice: it has been carried out
@@ -155,7 +169,7 @@ class Keeper:
         if order.argv or order.zygote:
             script = ""
         try:
-            plan = check(order, script, self._marker)
+            plan = check(order, script, self._base, self._marker)
             if order.zygote:
                 self._order_worker(group, order, plan)
                 return
@@ -354,8 +368,7 @@ class Keeper:
         self._reporter.forget(group)
         leftover = len(self._census.walk(group)) if group.orphans else 0
         group.exited = group.exit_report(leftover)
-        self._reporter.record(group.exited)
-        self._reporter.tell_closed(group)
+        self._reporter.exited(group)
 
     def _evaluate(self, group: Group) -> None:
         """Is it empty? To be asked after a `refresh` of the census only."""
@@ -381,8 +394,7 @@ class Keeper:
         group.move(State.ENDED)
         self._containment.leave(group)
         receipt = group.ending.finish() if group.ending is not None else None
-        group.empty = m.Empty(group.number, time.time(), time.monotonic(), receipt)
-        self._reporter.record(group.empty)
+        self._reporter.emptied(group, m.Empty(group.number, time.time(), time.monotonic(), receipt))
         if group.acknowledged:
             self._forget(group)
         self._maybe_leave()

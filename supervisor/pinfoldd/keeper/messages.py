@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
-PROTOCOL = 1
+PROTOCOL = 2
 _PREFIX = struct.Struct("!II")
 PREFIX_SIZE = _PREFIX.size
 MAX_FRAME = 64 << 20
@@ -43,6 +43,14 @@ class TerminalSize:
 
 
 @dataclass(slots=True)
+class Base:
+    """The environment that all groups have in common. Sent once on each connection, so that
+    it isn't encoded, decoded and checked for each spawn."""
+
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Spawn:
     """Start one group. Answered by `Started` or `SpawnFailed`, exactly once.
 
@@ -58,7 +66,7 @@ class Spawn:
     argv: list[str] = field(default_factory=list)
     shell: str = "/bin/bash"
     cwd: str = "/"
-    env: dict[str, str] = field(default_factory=dict)  # the whole environment, final
+    env: dict[str, str] = field(default_factory=dict)  # over that of `Base`
     stdin: str = "null"  # null | pipe
     terminal: TerminalSize | None = None  # a PTY; stdout and stderr are then one stream
     output_limit: int = 64 << 20  # bytes kept: the first and the last half of it
@@ -166,37 +174,6 @@ class Paused:
 
 
 @dataclass(slots=True)
-class Exited:
-    """The leader was reaped and what it had written is in the spool up to `size`."""
-
-    group: int
-    code: int | None  # exactly one of code and signal is set, or neither: unknown
-    signal: int | None
-    core_dumped: bool
-    at: float
-    mono: float
-    size: int
-    lines: int
-    dropped: int
-    leftover: int  # processes of the group that live on at this moment
-    stopping: bool  # True if a Stop had signalled the group before the leader ended
-    user_seconds: float = 0.0
-    system_seconds: float = 0.0
-    max_rss: int = 0  # bytes; 0: less than the keeper's own (some 20 MB), and thus unknown
-
-
-@dataclass(slots=True)
-class Closed:
-    """All output streams are at their end (EOF, or EIO of a terminal)."""
-
-    group: int
-    at: float
-    size: int
-    lines: int
-    dropped: int
-
-
-@dataclass(slots=True)
 class Signalled:
     """One line of a kill receipt."""
 
@@ -229,12 +206,50 @@ class Receipt:
 
 @dataclass(slots=True)
 class Empty:
-    """Proven: no process of the group is left. With a receipt if a Stop was asked for."""
+    """Proven: no process of the group is left. With a receipt if a Stop was asked for.
+
+    Sent by itself if something of the group outlived its leader, else in `Exited`."""
 
     group: int
     at: float
     mono: float
     receipt: Receipt | None = None
+
+
+@dataclass(slots=True)
+class Exited:
+    """The leader was reaped and what it had written is in the spool up to `size`.
+
+    `end` is there if nothing of the group was left at that moment, which is so for most:
+    there is no `Closed` and no `Empty` then, and the daemon decides once and not three times.
+    """
+
+    group: int
+    code: int | None  # exactly one of code and signal is set, or neither: unknown
+    signal: int | None
+    core_dumped: bool
+    at: float
+    mono: float
+    size: int
+    lines: int
+    dropped: int
+    leftover: int  # processes of the group that live on at this moment
+    stopping: bool  # True if a Stop had signalled the group before the leader ended
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    max_rss: int = 0  # bytes; 0: less than the keeper's own (some 20 MB), and thus unknown
+    end: Empty | None = None
+
+
+@dataclass(slots=True)
+class Closed:
+    """All output streams are at their end (EOF, or EIO of a terminal), of a group that lives."""
+
+    group: int
+    at: float
+    size: int
+    lines: int
+    dropped: int
 
 
 @dataclass(slots=True)
@@ -301,7 +316,7 @@ class Hello:
     groups: list[GroupReport] = field(default_factory=list)
 
 
-Order = Spawn | Stop | Input | Resize | Acknowledge | Discard | Shutdown
+Order = Base | Spawn | Stop | Input | Resize | Acknowledge | Discard | Shutdown
 Report = (
     Hello
     | Started

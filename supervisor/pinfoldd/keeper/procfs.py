@@ -7,9 +7,11 @@ a process that is gone: processes vanish between any two lines, which is never a
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
 
 _DEAD = frozenset("ZXx")
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class Stat(NamedTuple):
@@ -22,6 +24,7 @@ class Stat(NamedTuple):
     pgid: int
     sid: int
     start_time: int  # clock ticks after boot; with pid and boot id it is the identity
+    threads: int
 
     @property
     def alive(self) -> bool:
@@ -59,7 +62,13 @@ def stat(pid: int) -> Stat | None:
         int(rest[2]),
         int(rest[3]),
         int(rest[19]),
+        int(rest[17]),
     )
+
+
+def boot_ticks() -> int:
+    """Now, in the unit of start times."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _TICK_NS
 
 
 def start_time(pid: int) -> int:
@@ -75,18 +84,17 @@ def boot_id() -> str:
     return (read_file("/proc/sys/kernel/random/boot_id") or b"unknown").decode().strip()
 
 
-def children(pid: int) -> list[int]:
-    """The direct children of `pid`, zombies included."""
+def children(pid: int, threads: int = 1) -> list[int]:
+    """The direct children of `pid`, zombies included. `threads`: how many it has."""
     path = f"/proc/{pid}/task"
+    if threads <= 1:
+        return _numbers(f"{path}/{pid}/children")
+    found: list[int] = []
     try:
-        # a directory has two links more than it has subdirectories: one thread is by far
-        # the most frequent case, and then the directory need not be listed
-        threads = [str(pid)] if os.stat(path).st_nlink <= 3 else os.listdir(path)
+        for thread in os.listdir(path):
+            found.extend(_numbers(f"{path}/{thread}/children"))
     except OSError:
         return []
-    found: list[int] = []
-    for thread in threads:
-        found.extend(_numbers(f"{path}/{thread}/children"))
     return found
 
 

@@ -32,6 +32,7 @@ class Reporter:
         self._grew_last = 0.0
         self._closing: list[Group] = []
         self._starts: dict[int, bytes] = {}  # frames that are to be sent in a moment
+        self._exits: dict[int, Group] = {}  # of this turn, which may find them empty as well
         self._afterwards: list[Callable[[], None]] = []
 
     @property
@@ -40,6 +41,7 @@ class Reporter:
 
     def finish_connection(self) -> None:
         """A new daemon is there. What the one before had sent is as good as carried out."""
+        self._tell_exits()
         if self._connection is not None:
             self._connection.finish()
             self._connection = None
@@ -56,9 +58,38 @@ class Reporter:
 
     def send(self, report: m.Report) -> None:
         if self._connection is not None:
-            if self._starts:
-                self._tell_start(getattr(report, "group", 0))
+            number = getattr(report, "group", 0)
+            if number in self._exits:
+                self._tell_exit(number)
+            if number in self._starts:
+                self._tell_start(number)
             self._connection.send(m.encode(report))
+
+    def exited(self, group: Group) -> None:
+        """To be recorded at the end of this turn: it may turn out that this was all of it."""
+        self._exits[group.number] = group
+
+    def emptied(self, group: Group, fact: m.Empty) -> None:
+        if group.number in self._exits:
+            assert group.exited is not None
+            group.exited.end = fact
+        else:
+            group.empty = fact
+            self.record(fact)
+
+    def _tell_exit(self, number: int) -> None:
+        group = self._exits.pop(number)
+        assert group.exited is not None
+        self.record(group.exited)
+        if group.exited.end is None:
+            self.tell_closed(group)
+        else:
+            group.closed_told = True
+            self._release(group)
+
+    def _tell_exits(self) -> None:
+        for number in list(self._exits):
+            self._tell_exit(number)
 
     def record(self, fact: m.Started | m.SpawnFailed | m.Exited | m.Empty | m.Survived) -> None:
         """Report a fact that must outlive the keeper: one encoding for journal and link."""
@@ -89,6 +120,7 @@ class Reporter:
         self._afterwards.append(callback)
 
     def end_turn(self) -> None:
+        self._tell_exits()
         for group in self._closing:
             self.tell_closed(group)
         self._closing.clear()
@@ -149,11 +181,14 @@ class Reporter:
             self._closing.append(group)
 
     def tell_closed(self, group: Group) -> None:
-        """Once, and before the streams' files are given back."""
-        if group.closed_told or group.closed is None:
+        """Once, after the exit, and before the streams' files are given back."""
+        if group.closed_told or group.closed is None or group.number in self._exits:
             return
         group.closed_told = True
+        self._release(group)
+        self.send(group.closed)
+
+    def _release(self, group: Group) -> None:
         self.forget(group)
         if group.output is not None:
             group.output.spool.release()
-        self.send(group.closed)
