@@ -15,17 +15,18 @@ import asyncio
 import fcntl
 import os
 import select
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from .link import connect as connect_socket
 from .messages import STANDARD, Decoder, Json, LinkError, Message, Order, Report, encode
 
 LOCK = "keeper.lock"
 LOG = "keeper.log"
+_READ_BYTES = 256 << 10
 START_SECONDS = 15.0
 """How long a keeper may take to listen: it first ends what an earlier one left running."""
 
@@ -34,22 +35,29 @@ class KeeperError(Exception):
     """The keeper could not be started or reached. The text says why, for people."""
 
 
-class KeeperLink(asyncio.Protocol):
-    """One connection to the keeper. To be used on the thread of its event loop."""
+class KeeperLink:
+    """One connection to the keeper. To be used on the thread of its event loop.
+
+    The socket is read and written here and not through a transport, whose writes wait for the
+    end of a round of the event loop: an order to stop is on its way 80 µs sooner.
+    """
 
     def __init__(
         self,
+        sock: socket.socket,
         on_report: Callable[[Report], None],
         on_lost: Callable[[], None],
         json: Json = STANDARD,
     ) -> None:
+        self._sock = sock
         self._on_report, self._on_lost = on_report, on_lost
         self._json = json
         self._decoder = Decoder(json)
-        self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._unsent = memoryview(b"")  # what the socket could not take yet
         self._closed = False
         self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(sock, self._read)
 
     @classmethod
     async def connect(
@@ -64,18 +72,12 @@ class KeeperLink(asyncio.Protocol):
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                sock = connect_socket(state_dir)
-                break
+                return cls(connect_socket(state_dir), on_report, on_lost, json)
             except OSError as error:
                 if find_keeper(state_dir) is None or time.monotonic() > deadline:
                     reason = f"no keeper listens in {state_dir}: {error.strerror}"
                     raise KeeperError(reason) from error
             await asyncio.sleep(0.02)
-        loop = asyncio.get_running_loop()
-        _, link = await loop.create_unix_connection(
-            lambda: cls(on_report, on_lost, json), sock=sock
-        )
-        return link
 
     def send(self, order: Order) -> None:
         """Never waits. What is sent in one turn of the event loop goes out together, in
@@ -88,44 +90,75 @@ class KeeperLink(asyncio.Protocol):
 
     def flush(self) -> None:
         """Send it now, for a caller that knows that no more will come in this turn."""
-        if self._transport is not None and self._out:
+        if self._out and not self._unsent:
             data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
             self._out.clear()
-            self._transport.write(data)
+            self._write(memoryview(data))
 
     def close(self) -> None:
         """End the link, with what was sent before. `on_lost` is not called."""
         if not self._closed:
-            self._closed = True
             self.flush()
-            if self._transport is not None:
-                self._transport.close()
+            self._closed = True
+            if not self._unsent:
+                self._release()
 
-    # ---------------------------------------------------- asyncio.Protocol
+    # ---------------------------------------------------- the socket
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports don't derive from asyncio's classes.
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=1 << 30)
-
-    def data_received(self, data: bytes) -> None:
+    def _read(self) -> None:
+        try:
+            data = self._sock.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lose()
+            return
         reports: list[Message]
         try:
             reports = self._decoder.feed(data)
         except LinkError:
-            if self._transport is not None:
-                self._transport.abort()
+            self._lose()
             raise
         for report in reports:
             if self._closed:
                 return
             self._on_report(report)  # type: ignore[arg-type]
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
-        if not self._closed:
-            self._closed = True
+    def _write(self, data: memoryview) -> None:
+        try:
+            sent = self._sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # its end is there to be read
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._loop.add_writer(self._sock, self._write_more)
+
+    def _write_more(self) -> None:
+        self._loop.remove_writer(self._sock)
+        rest, self._unsent = self._unsent, memoryview(b"")
+        self._write(rest)
+        self.flush()
+        if self._closed and not self._unsent:
+            self._release()
+
+    def _lose(self) -> None:
+        lost = not self._closed
+        self._closed = True
+        self._release()
+        if lost:
             self._on_lost()
+
+    def _release(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+        self._out.clear()
+        self._unsent = memoryview(b"")
 
 
 def find_keeper(state_dir: str) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 from pinfold.v1 import watch_service_pb2
 from pinfoldd.core.reasons import Reason, Rejected
@@ -20,11 +21,16 @@ _SNAPSHOT_ITEMS = 200  # of one response
 Seen = Callable[[str, str, str], bool]
 
 
+def _everyone(agent: str, call: str, name: str) -> bool:
+    return True
+
+
 class WatchService:
     def __init__(self, operations: Operations, answers: Answers, door: Door) -> None:
         self._do = operations
         self._answers = answers
         self._door = door
+        self._shared: tuple[tuple[int, int], bytes] = ((0, 0), b"")
 
     async def Watch(
         self, request: watch_service_pb2.WatchRequest
@@ -39,8 +45,8 @@ class WatchService:
         seen = self._filter(request.filter)
         show = request.show_internal
         if start == 0:
-            async for response in self._snapshot(seen):
-                yield response
+            async for part in self._snapshot(seen):
+                yield part
             start = loop.committed_revision + 1
             bookmark = watch_service_pb2.Bookmark(revision=start - 1)
             yield watch_service_pb2.WatchResponse(bookmark=bookmark)
@@ -48,15 +54,13 @@ class WatchService:
             raise Rejected(Reason.REVISION_IN_FUTURE, revision=str(loop.committed_revision))
         while True:
             news = loop.committed()
-            while rows := self._read(start):
-                start = rows[-1].revision + 1
-                kept = [
-                    row.wire if show else wire.hide_internal(row.name, row.wire)
-                    for row in rows
-                    if seen(row.agent, row.call, row.name)
-                ]
-                if kept:
-                    yield wire.watch_response_bytes(kept)
+            while start <= loop.committed_revision:
+                if seen is _everyone and not show:
+                    start, response = self._everything(start)
+                else:
+                    start, response = self._some(start, seen, show=show)
+                if response:
+                    yield response
             if request.stop_at_end:
                 yield _progress(start - 1)
                 return
@@ -65,17 +69,49 @@ class WatchService:
             except TimeoutError:
                 yield _progress(start - 1)
 
-    def _read(self, start: int) -> list[Row] | list[Record]:
-        """Events from a revision on, whole decisions: from memory if they are recent."""
-        tail = self._do.loop.tail
+    def _everything(self, start: int) -> tuple[int, bytes]:
+        """The next response to a watcher without a filter, and where it goes on."""
+        log = self._do.loop.store.log
+        if not self._recent(start):
+            wires = log.wires(start, wire.PROMPT_QUEUED, 4_000, _MAX_BYTES)
+            for at, found in enumerate(wires):
+                if found is None:
+                    (row, *_) = log.read(start + at, 1)
+                    wires[at] = wire.hide_internal(row.name, row.wire)
+            return start + len(wires), wire.watch_response_bytes(cast(list[bytes], wires))
+        # Most watchers are at the end of the log, and get the same: it is made once.
+        span = (start, self._do.loop.committed_revision)
+        if self._shared[0] != span:
+            rows = self._read(start)
+            span = (start, rows[-1].revision)
+            kept = [wire.hide_internal(row.name, row.wire) for row in rows]
+            self._shared = (span, wire.watch_response_bytes(kept))
+        return span[1] + 1, self._shared[1]
+
+    def _some(self, start: int, seen: Seen, *, show: bool) -> tuple[int, bytes]:
+        """The same for a filter; no bytes if none of the next events pass it."""
+        rows = self._read(start)
+        kept = [
+            row.wire if show else wire.hide_internal(row.name, row.wire)
+            for row in rows
+            if seen(row.agent, row.call, row.name)
+        ]
+        return rows[-1].revision + 1, wire.watch_response_bytes(kept)
+
+    def _recent(self, start: int) -> bool:
+        """Whether the events from a revision on are in memory."""
         oldest = self._do.loop.store.log.oldest_revision()
         if start < oldest:
             # Asked for too late, or read too slowly: either way there would be a hole.
             raise Rejected(Reason.REVISION_COMPACTED, oldest_revision=str(oldest))
-        if tail and tail[0].revision <= start:
+        tail = self._do.loop.tail
+        return bool(tail) and tail[0].revision <= start
+
+    def _read(self, start: int) -> list[Row] | list[Record]:
+        """Events from a revision on, whole decisions: from memory if they are recent."""
+        if self._recent(start):
+            tail = self._do.loop.tail
             first = start - tail[0].revision
-            if first >= len(tail):
-                return []
             rows: list[Record] = []
             size = 0
             for index in range(first, len(tail)):
@@ -117,7 +153,7 @@ class WatchService:
         prefixes = tuple(name[:-1] for name in wanted.names if name.endswith("*"))
         call_id = wanted.call_id
         if who.operator and not agents and not wanted.names and not call_id:
-            return lambda agent, call, name: True
+            return _everyone
 
         def below(agent_id: str) -> bool:
             while agent_id:

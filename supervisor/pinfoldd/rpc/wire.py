@@ -6,7 +6,7 @@ every watcher gets those bytes. What depends on who watches is done by `hide_int
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from pinfoldd.rpc.event_bodies import BODIES, At, PlainTexts, Texts
 from pinfoldd.rpc.event_names import event_name
 
 PLAIN = PlainTexts()
-_PROMPT_QUEUED = "prompt.queued"
+PROMPT_QUEUED = "prompt.queued"
 _EVENTS_TAG = b"\x0a"  # field 1 of WatchResponse, length-delimited
 
 
@@ -82,7 +82,7 @@ def hide_internal(name: str, event: bytes) -> bytes:
 
     Costs a comparison of names for all but `prompt.queued`.
     """
-    if name != _PROMPT_QUEUED:
+    if name != PROMPT_QUEUED:
         return event
     message = watch_service_pb2.Event.FromString(event)
     prompt = message.prompt_queued.prompt
@@ -93,11 +93,11 @@ def hide_internal(name: str, event: bytes) -> bytes:
     return message.SerializeToString()
 
 
-def watch_response_bytes(events: Iterable[bytes]) -> bytes:
+def watch_response_bytes(events: Sequence[bytes]) -> bytes:
     """A serialized WatchResponse of serialized events, without parsing them."""
-    parts: list[bytes] = []
-    for event in events:
-        parts += (_EVENTS_TAG, _varint(len(event)), event)
+    parts = [b""] * (2 * len(events))
+    parts[::2] = [_FRAMES[n] if n < len(_FRAMES) else _frame(n) for n in map(len, events)]
+    parts[1::2] = events
     return b"".join(parts)
 
 
@@ -126,3 +126,11 @@ _SMALL = [_encode_varint(value) for value in range(1 << 12)]
 
 def _varint(value: int) -> bytes:
     return _SMALL[value] if value < len(_SMALL) else _encode_varint(value)
+
+
+def _frame(length: int) -> bytes:
+    """What stands before an event of so many bytes in a WatchResponse."""
+    return _EVENTS_TAG + _varint(length)
+
+
+_FRAMES = [_frame(length) for length in range(1 << 12)]

@@ -34,6 +34,7 @@ _CHECKPOINT_ROWS = 4000
 _BACKSTOP_PAGES = 16_384
 _WAL_FILE_LIMIT = 64 << 20  # bytes; a file that has grown beyond is cut back
 _REPLAY_ROWS = 2000
+_WIRE_ROWS = 250
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -246,6 +247,32 @@ class Log:
                         break
                     rows.append(row)
         return rows
+
+    def wires(
+        self, start: int, without: str, limit: int = 2000, max_bytes: int = 1 << 20
+    ) -> list[bytes | None]:
+        """The `wire` of all events from a revision on, one revision after the other: what
+        `read` gives to a reader of everything, in a third of its time. None stands for the
+        events with the name `without`.
+        """
+        found: list[bytes | None] = []
+        size = 0
+        with self._told("be read"):
+            cursor = self._reader.execute(
+                "SELECT CASE name WHEN ? THEN NULL ELSE wire END FROM log "
+                "WHERE revision >= ? ORDER BY revision",
+                (without, start),
+            )
+            with contextlib.closing(cursor):
+                while rows := cursor.fetchmany(_WIRE_ROWS):
+                    found += [wire for (wire,) in rows]
+                    size += sum(len(wire) for (wire,) in rows if wire)
+                    if len(found) >= limit or size > max_bytes:
+                        whole = self._decision_of(start + len(found)) - start
+                        if whole > 0:
+                            del found[whole:]
+                            break
+        return found
 
     def replay(self, after: int) -> Iterator[tuple[Stamp, Event]]:
         """All events after a revision, in order.
