@@ -94,6 +94,9 @@ def run(config: Config, ready_fd: int | None = None) -> int:
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         gc.collect()
         gc.freeze()
+        # What is kept has no cycles (the core's structures are not even tracked), and one prompt
+        # may settle ten thousand waits: by default that alone would be 30 collections.
+        gc.set_threshold(50_000, 20, 50)
         print(f"pinfoldd ready on {' '.join(addresses)}", flush=True)
         if ready_fd is not None:
             os.write(ready_fd, f"ready {addresses[0]}\n".encode())
