@@ -152,24 +152,24 @@ class Load:
 
     async def stream(self, address: str, agent: str, calls: Sequence[str]) -> Answer:
         at, outcome = [], []
-        requests = [
-            call_service_pb2.WaitStreamRequest(
-                wait=call_service_pb2.WaitRequest(
-                    agent_id=agent,
-                    wait_id=f"stream-{now()}-{index}",
-                    exact=call_service_pb2.WaitRequest.Exact(call_id=call),
-                )
+        waits = [
+            call_service_pb2.WaitRequest(
+                agent_id=agent,
+                wait_id=f"stream-{now()}-{index}",
+                exact=call_service_pb2.WaitRequest.Exact(call_id=call),
             )
             for index, call in enumerate(calls)
         ]
+        requests = [call_service_pb2.WaitStreamRequest(waits=waits)]
         stub = self.client(address).connection.calls
         async for response in stub.WaitStream(iter(requests)):
-            at.append(now())
-            outcome.append(
-                response.failure.reason
-                if response.HasField("failure")
-                else _outcome(response.response.outcome)
-            )
+            for answer in response.answers:
+                at.append(now())
+                outcome.append(
+                    answer.failure.reason
+                    if answer.HasField("failure")
+                    else _outcome(answer.response.outcome)
+                )
         return {"at": at, "outcome": outcome}
 
     async def bare(self, address: str, agent: str) -> Answer:

@@ -350,14 +350,15 @@ func (l *load) stream(ctx context.Context, r request) (answer, error) {
 	}
 	var sent error
 	go func() {
+		var waits []*pb.WaitRequest
 		for i, call := range r.Calls {
 			wait := exact(r.Agent, call)
 			wait.WaitId = fmt.Sprintf("stream-%d-%d", now(), i)
-			if sent = stream.Send(&pb.WaitStreamRequest{Wait: wait}); sent != nil {
-				return
-			}
+			waits = append(waits, wait)
 		}
-		sent = stream.CloseSend()
+		if sent = stream.Send(&pb.WaitStreamRequest{Waits: waits}); sent == nil {
+			sent = stream.CloseSend()
+		}
 	}()
 	var at []int64
 	var outcome []string
@@ -369,11 +370,13 @@ func (l *load) stream(ctx context.Context, r request) (answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		at = append(at, now())
-		if failure := response.GetFailure(); failure != nil {
-			outcome = append(outcome, failure.Reason)
-		} else {
-			outcome = append(outcome, outcomeOf(response.GetResponse(), nil))
+		for _, answer := range response.Answers {
+			at = append(at, now())
+			if failure := answer.GetFailure(); failure != nil {
+				outcome = append(outcome, failure.Reason)
+			} else {
+				outcome = append(outcome, outcomeOf(answer.GetResponse(), nil))
+			}
 		}
 	}
 }

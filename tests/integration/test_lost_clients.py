@@ -193,7 +193,7 @@ async def test_many_waits_on_one_stream(shells: Shells) -> None:
         await shells.start(f"sleep 0.{number % 5}; exit {number}", call_id=call_id)
 
     async def send(wait: call_service_pb2.WaitRequest) -> None:
-        await stream.write(call_service_pb2.WaitStreamRequest(wait=wait))
+        await stream.write(call_service_pb2.WaitStreamRequest(waits=[wait]))
 
     for call_id in ids:
         await send(
@@ -203,10 +203,12 @@ async def test_many_waits_on_one_stream(shells: Shells) -> None:
         )
     await send(request(shells, "bad", exact=call_service_pb2.WaitRequest.Exact(call_id="nope")))
     await send(call_service_pb2.WaitRequest(agent_id="nobody", wait_id="who"))
-    answers = {}
-    for _ in range(52):
+    answers: dict[str, call_service_pb2.WaitStreamResponse.Answer] = {}
+    while len(answers) < 52:
         response = await stream.read()
-        answers[response.wait_id] = response
+        for answer in response.answers:
+            assert answer.wait_id not in answers
+            answers[answer.wait_id] = answer
     assert (answers["bad"].failure.code, answers["bad"].failure.reason) == (5, "CALL_UNKNOWN")
     assert answers["bad"].failure.message == "unknown tool call: `nope`"
     assert answers["who"].failure.code == 3
@@ -225,7 +227,8 @@ async def test_the_end_of_a_stream_of_waits(shells: Shells) -> None:
     await shells.start("sleep 0.6; echo x", call_id="X")
     stream = shells.client.connection.calls.WaitStream()
     exact = call_service_pb2.WaitRequest.Exact(call_id="X")
-    await stream.write(call_service_pb2.WaitStreamRequest(wait=request(shells, "W", exact=exact)))
+    waits = [request(shells, "W", exact=exact)]
+    await stream.write(call_service_pb2.WaitStreamRequest(waits=waits))
     await shells.installed("W")
     stream.cancel()
     assert await settled(shells, "W") == "cancelled"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from pinfoldd.rpc.operations import Operations
 
 MAX_SET = 64
 _ARGV_BYTES = 131_071
+_BATCH_BYTES = 256 * 1024  # of answers in one message: clients take 4 MiB by default
 _DATA_FIELD = call_service_pb2.ReadOutputResponse.DATA_FIELD_NUMBER
 _STREAMS = {1: call_pb2.OUTPUT_STREAM_OUT, 2: call_pb2.OUTPUT_STREAM_ERR}
 
@@ -166,42 +168,52 @@ class CallService:
     async def WaitStream(
         self, requests: AsyncIterator[call_service_pb2.WaitStreamRequest]
     ) -> AsyncIterator[call_service_pb2.WaitStreamResponse]:
-        answers: asyncio.Queue[call_service_pb2.WaitStreamResponse | None] = asyncio.Queue()
+        ready: deque[call_service_pb2.WaitStreamResponse.Answer] = deque()
+        news = asyncio.Event()
         parked: set[asyncio.Task[None]] = set()
 
         async def one(request: call_service_pb2.WaitRequest) -> None:
-            response = call_service_pb2.WaitStreamResponse(wait_id=request.wait_id)
-            try:
-                self._door.check(caller.get(), request.agent_id)
-                response.response.CopyFrom(await self.Wait(request))
-                response.wait_id = response.response.wait_id
-            except Rejected as error:
-                response.failure.CopyFrom(
-                    call_service_pb2.WaitStreamResponse.Failure(
-                        code=errors.CODES[error.reason].value[0],
-                        reason=error.reason,
-                        message=errors.message(error),
-                    )
-                )
-            await answers.put(response)
+            ready.append(await self._answer(request))
+            news.set()
 
         async def read() -> None:
             async for request in requests:
-                task = asyncio.create_task(one(request.wait))
-                parked.add(task)
-                task.add_done_callback(parked.discard)
+                for wait in request.waits:
+                    task = asyncio.create_task(one(wait))
+                    parked.add(task)
+                    task.add_done_callback(parked.discard)
             if parked:
                 await asyncio.wait(parked)
-            await answers.put(None)
 
         reader = asyncio.create_task(read())
+        reader.add_done_callback(lambda _: news.set())
         try:
-            while (response := await answers.get()) is not None:
-                yield response
+            while not (reader.done() and not ready):
+                await news.wait()
+                news.clear()
+                while ready:
+                    yield call_service_pb2.WaitStreamResponse(answers=_batch(ready))
         finally:
             reader.cancel()
             for task in list(parked):
                 task.cancel()
+
+    async def _answer(
+        self, request: call_service_pb2.WaitRequest
+    ) -> call_service_pb2.WaitStreamResponse.Answer:
+        """One wait of a stream: what would be an RPC's error is data."""
+        answer = call_service_pb2.WaitStreamResponse.Answer
+        try:
+            self._door.check(caller.get(), request.agent_id)
+            response = await self.Wait(request)
+        except Rejected as error:
+            failure = call_service_pb2.WaitStreamResponse.Failure(
+                code=errors.CODES[error.reason].value[0],
+                reason=error.reason,
+                message=errors.message(error),
+            )
+            return answer(wait_id=request.wait_id, failure=failure)
+        return answer(wait_id=response.wait_id, response=response)
 
     # ------------------------------------------------------------ output and input
 
@@ -300,6 +312,17 @@ def wait_command(request: call_service_pb2.WaitRequest) -> c.StartWait:
         digest=digest_of(request, "wait_id", "timeout"),
         timeout=timeout,
     )
+
+
+def _batch(
+    ready: deque[call_service_pb2.WaitStreamResponse.Answer],
+) -> list[call_service_pb2.WaitStreamResponse.Answer]:
+    """The next answers, as many as one message should hold."""
+    batch, size = [], 0
+    while ready and size < _BATCH_BYTES:
+        batch.append(ready.popleft())
+        size += batch[-1].ByteSize()
+    return batch
 
 
 def _trimmed(value: str, field: str) -> str:

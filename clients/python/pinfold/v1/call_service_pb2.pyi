@@ -675,17 +675,19 @@ Global___WaitResponse: _TypeAlias = WaitResponse  # noqa: Y015
 class WaitStreamRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    WAIT_FIELD_NUMBER: _builtins.int
+    WAITS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def wait(self) -> Global___WaitRequest: ...
+    def waits(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitRequest]:
+        """Any number: a request for each wait is possible, but takes longer."""
+
     def __init__(
         self,
         *,
-        wait: Global___WaitRequest | None = ...,
+        waits: _abc.Iterable[Global___WaitRequest] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["waits", b"waits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -720,28 +722,46 @@ class WaitStreamResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    WAIT_ID_FIELD_NUMBER: _builtins.int
-    RESPONSE_FIELD_NUMBER: _builtins.int
-    FAILURE_FIELD_NUMBER: _builtins.int
-    wait_id: _builtins.str
+    @_typing.final
+    class Answer(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        WAIT_ID_FIELD_NUMBER: _builtins.int
+        RESPONSE_FIELD_NUMBER: _builtins.int
+        FAILURE_FIELD_NUMBER: _builtins.int
+        wait_id: _builtins.str
+        @_builtins.property
+        def response(self) -> Global___WaitResponse: ...
+        @_builtins.property
+        def failure(self) -> Global___WaitStreamResponse.Failure: ...
+        def __init__(
+            self,
+            *,
+            wait_id: _builtins.str = ...,
+            response: Global___WaitResponse | None = ...,
+            failure: Global___WaitStreamResponse.Failure | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "failure", b"failure", "response", b"response"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "failure", b"failure", "response", b"response", "wait_id", b"wait_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["response", "failure"]  # noqa: Y015
+        _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def response(self) -> Global___WaitResponse: ...
-    @_builtins.property
-    def failure(self) -> Global___WaitStreamResponse.Failure: ...
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitStreamResponse.Answer]: ...
     def __init__(
         self,
         *,
-        wait_id: _builtins.str = ...,
-        response: Global___WaitResponse | None = ...,
-        failure: Global___WaitStreamResponse.Failure | None = ...,
+        answers: _abc.Iterable[Global___WaitStreamResponse.Answer] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "failure", b"failure", "response", b"response"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "failure", b"failure", "response", b"response", "wait_id", b"wait_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["response", "failure"]  # noqa: Y015
-    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WaitStreamResponse: _TypeAlias = WaitStreamResponse  # noqa: Y015
 

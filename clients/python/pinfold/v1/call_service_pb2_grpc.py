@@ -148,9 +148,9 @@ class CallServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WaitStream(self, request_iterator, context):
-        """The same for very many waits over one stream: each request is one wait, each response
-        the answer to one, in the order of decision. An error of one wait is data here. The end
-        of the stream cancels the waits that are not settled.
+        """The same for very many waits over one stream: requests bring waits, responses the answers
+        that are there, in the order of decision. An error of one wait is data here. The end of the
+        stream cancels the waits that are not settled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

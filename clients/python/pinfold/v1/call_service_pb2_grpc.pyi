@@ -64,9 +64,9 @@ class CallServiceStub:
     There is no implicit time limit, and running out of `timeout` is an answer, not an error.
     """
     WaitStream: _grpc.StreamStreamMultiCallable[_call_service_pb2.WaitStreamRequest, _call_service_pb2.WaitStreamResponse]
-    """The same for very many waits over one stream: each request is one wait, each response
-    the answer to one, in the order of decision. An error of one wait is data here. The end
-    of the stream cancels the waits that are not settled.
+    """The same for very many waits over one stream: requests bring waits, responses the answers
+    that are there, in the order of decision. An error of one wait is data here. The end of the
+    stream cancels the waits that are not settled.
     """
     ReadOutput: _grpc.UnaryStreamMultiCallable[_call_service_pb2.ReadOutputRequest, _call_service_pb2.ReadOutputResponse]
     """Output from an offset on, in chunks of at most 256 KiB, as bytes. Any number of readers;
@@ -114,9 +114,9 @@ class CallServiceAsyncStub(CallServiceStub):
     There is no implicit time limit, and running out of `timeout` is an answer, not an error.
     """
     WaitStream: _aio.StreamStreamMultiCallable[_call_service_pb2.WaitStreamRequest, _call_service_pb2.WaitStreamResponse]  # type: ignore[assignment]
-    """The same for very many waits over one stream: each request is one wait, each response
-    the answer to one, in the order of decision. An error of one wait is data here. The end
-    of the stream cancels the waits that are not settled.
+    """The same for very many waits over one stream: requests bring waits, responses the answers
+    that are there, in the order of decision. An error of one wait is data here. The end of the
+    stream cancels the waits that are not settled.
     """
     ReadOutput: _aio.UnaryStreamMultiCallable[_call_service_pb2.ReadOutputRequest, _call_service_pb2.ReadOutputResponse]  # type: ignore[assignment]
     """Output from an offset on, in chunks of at most 256 KiB, as bytes. Any number of readers;
@@ -197,9 +197,9 @@ class CallServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_call_service_pb2.WaitStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_call_service_pb2.WaitStreamResponse], _abc.AsyncIterator[_call_service_pb2.WaitStreamResponse]]:
-        """The same for very many waits over one stream: each request is one wait, each response
-        the answer to one, in the order of decision. An error of one wait is data here. The end
-        of the stream cancels the waits that are not settled.
+        """The same for very many waits over one stream: requests bring waits, responses the answers
+        that are there, in the order of decision. An error of one wait is data here. The end of the
+        stream cancels the waits that are not settled.
         """
 
     @_abc_1.abstractmethod

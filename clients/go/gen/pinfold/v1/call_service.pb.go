@@ -1335,8 +1335,9 @@ func (x *WaitResponse) GetRevision() int64 {
 }
 
 type WaitStreamRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Wait          *WaitRequest           `protobuf:"bytes,1,opt,name=wait,proto3" json:"wait,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Any number: a request for each wait is possible, but takes longer.
+	Waits         []*WaitRequest `protobuf:"bytes,1,rep,name=waits,proto3" json:"waits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1371,21 +1372,16 @@ func (*WaitStreamRequest) Descriptor() ([]byte, []int) {
 	return file_pinfold_v1_call_service_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *WaitStreamRequest) GetWait() *WaitRequest {
+func (x *WaitStreamRequest) GetWaits() []*WaitRequest {
 	if x != nil {
-		return x.Wait
+		return x.Waits
 	}
 	return nil
 }
 
 type WaitStreamResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	WaitId string                 `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
-	// Types that are valid to be assigned to Answer:
-	//
-	//	*WaitStreamResponse_Response
-	//	*WaitStreamResponse_Failure_
-	Answer        isWaitStreamResponse_Answer `protobuf_oneof:"answer"`
+	state         protoimpl.MessageState       `protogen:"open.v1"`
+	Answers       []*WaitStreamResponse_Answer `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,53 +1416,12 @@ func (*WaitStreamResponse) Descriptor() ([]byte, []int) {
 	return file_pinfold_v1_call_service_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *WaitStreamResponse) GetWaitId() string {
+func (x *WaitStreamResponse) GetAnswers() []*WaitStreamResponse_Answer {
 	if x != nil {
-		return x.WaitId
-	}
-	return ""
-}
-
-func (x *WaitStreamResponse) GetAnswer() isWaitStreamResponse_Answer {
-	if x != nil {
-		return x.Answer
+		return x.Answers
 	}
 	return nil
 }
-
-func (x *WaitStreamResponse) GetResponse() *WaitResponse {
-	if x != nil {
-		if x, ok := x.Answer.(*WaitStreamResponse_Response); ok {
-			return x.Response
-		}
-	}
-	return nil
-}
-
-func (x *WaitStreamResponse) GetFailure() *WaitStreamResponse_Failure {
-	if x != nil {
-		if x, ok := x.Answer.(*WaitStreamResponse_Failure_); ok {
-			return x.Failure
-		}
-	}
-	return nil
-}
-
-type isWaitStreamResponse_Answer interface {
-	isWaitStreamResponse_Answer()
-}
-
-type WaitStreamResponse_Response struct {
-	Response *WaitResponse `protobuf:"bytes,2,opt,name=response,proto3,oneof"`
-}
-
-type WaitStreamResponse_Failure_ struct {
-	Failure *WaitStreamResponse_Failure `protobuf:"bytes,3,opt,name=failure,proto3,oneof"`
-}
-
-func (*WaitStreamResponse_Response) isWaitStreamResponse_Answer() {}
-
-func (*WaitStreamResponse_Failure_) isWaitStreamResponse_Answer() {}
 
 type ReadOutputRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -2176,6 +2131,96 @@ func (x *WaitStreamResponse_Failure) GetMessage() string {
 	return ""
 }
 
+type WaitStreamResponse_Answer struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	WaitId string                 `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*WaitStreamResponse_Answer_Response
+	//	*WaitStreamResponse_Answer_Failure
+	Answer        isWaitStreamResponse_Answer_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitStreamResponse_Answer) Reset() {
+	*x = WaitStreamResponse_Answer{}
+	mi := &file_pinfold_v1_call_service_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitStreamResponse_Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitStreamResponse_Answer) ProtoMessage() {}
+
+func (x *WaitStreamResponse_Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_pinfold_v1_call_service_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitStreamResponse_Answer.ProtoReflect.Descriptor instead.
+func (*WaitStreamResponse_Answer) Descriptor() ([]byte, []int) {
+	return file_pinfold_v1_call_service_proto_rawDescGZIP(), []int{14, 1}
+}
+
+func (x *WaitStreamResponse_Answer) GetWaitId() string {
+	if x != nil {
+		return x.WaitId
+	}
+	return ""
+}
+
+func (x *WaitStreamResponse_Answer) GetAnswer() isWaitStreamResponse_Answer_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *WaitStreamResponse_Answer) GetResponse() *WaitResponse {
+	if x != nil {
+		if x, ok := x.Answer.(*WaitStreamResponse_Answer_Response); ok {
+			return x.Response
+		}
+	}
+	return nil
+}
+
+func (x *WaitStreamResponse_Answer) GetFailure() *WaitStreamResponse_Failure {
+	if x != nil {
+		if x, ok := x.Answer.(*WaitStreamResponse_Answer_Failure); ok {
+			return x.Failure
+		}
+	}
+	return nil
+}
+
+type isWaitStreamResponse_Answer_Answer interface {
+	isWaitStreamResponse_Answer_Answer()
+}
+
+type WaitStreamResponse_Answer_Response struct {
+	Response *WaitResponse `protobuf:"bytes,2,opt,name=response,proto3,oneof"`
+}
+
+type WaitStreamResponse_Answer_Failure struct {
+	Failure *WaitStreamResponse_Failure `protobuf:"bytes,3,opt,name=failure,proto3,oneof"`
+}
+
+func (*WaitStreamResponse_Answer_Response) isWaitStreamResponse_Answer_Answer() {}
+
+func (*WaitStreamResponse_Answer_Failure) isWaitStreamResponse_Answer_Answer() {}
+
 var File_pinfold_v1_call_service_proto protoreflect.FileDescriptor
 
 const file_pinfold_v1_call_service_proto_rawDesc = "" +
@@ -2274,17 +2319,19 @@ const file_pinfold_v1_call_service_proto_rawDesc = "" +
 	"\aresults\x18\x03 \x03(\v2\x16.pinfold.v1.CallResultR\aresults\x12\x16\n" +
 	"\x06advice\x18\x04 \x01(\tR\x06advice\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x1a\n" +
-	"\brevision\x18\x06 \x01(\x03R\brevision\"@\n" +
-	"\x11WaitStreamRequest\x12+\n" +
-	"\x04wait\x18\x01 \x01(\v2\x17.pinfold.v1.WaitRequestR\x04wait\"\x84\x02\n" +
-	"\x12WaitStreamResponse\x12\x17\n" +
-	"\await_id\x18\x01 \x01(\tR\x06waitId\x126\n" +
-	"\bresponse\x18\x02 \x01(\v2\x18.pinfold.v1.WaitResponseH\x00R\bresponse\x12B\n" +
-	"\afailure\x18\x03 \x01(\v2&.pinfold.v1.WaitStreamResponse.FailureH\x00R\afailure\x1aO\n" +
+	"\brevision\x18\x06 \x01(\x03R\brevision\"B\n" +
+	"\x11WaitStreamRequest\x12-\n" +
+	"\x05waits\x18\x01 \x03(\v2\x17.pinfold.v1.WaitRequestR\x05waits\"\xd0\x02\n" +
+	"\x12WaitStreamResponse\x12?\n" +
+	"\aanswers\x18\x01 \x03(\v2%.pinfold.v1.WaitStreamResponse.AnswerR\aanswers\x1aO\n" +
 	"\aFailure\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessageB\b\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x1a\xa7\x01\n" +
+	"\x06Answer\x12\x17\n" +
+	"\await_id\x18\x01 \x01(\tR\x06waitId\x126\n" +
+	"\bresponse\x18\x02 \x01(\v2\x18.pinfold.v1.WaitResponseH\x00R\bresponse\x12B\n" +
+	"\afailure\x18\x03 \x01(\v2&.pinfold.v1.WaitStreamResponse.FailureH\x00R\afailureB\b\n" +
 	"\x06answer\"\xdc\x01\n" +
 	"\x11ReadOutputRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x17\n" +
@@ -2366,7 +2413,7 @@ func file_pinfold_v1_call_service_proto_rawDescGZIP() []byte {
 }
 
 var file_pinfold_v1_call_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pinfold_v1_call_service_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_pinfold_v1_call_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_pinfold_v1_call_service_proto_goTypes = []any{
 	(Stdin)(0),                         // 0: pinfold.v1.Stdin
 	(LeftoverPolicy)(0),                // 1: pinfold.v1.LeftoverPolicy
@@ -2401,70 +2448,72 @@ var file_pinfold_v1_call_service_proto_goTypes = []any{
 	(*WaitRequest_Bare)(nil),           // 30: pinfold.v1.WaitRequest.Bare
 	(*WaitRequest_Input)(nil),          // 31: pinfold.v1.WaitRequest.Input
 	(*WaitStreamResponse_Failure)(nil), // 32: pinfold.v1.WaitStreamResponse.Failure
-	(*durationpb.Duration)(nil),        // 33: google.protobuf.Duration
-	(*CallResult)(nil),                 // 34: pinfold.v1.CallResult
-	(*Call)(nil),                       // 35: pinfold.v1.Call
-	(OutputStream)(0),                  // 36: pinfold.v1.OutputStream
-	(*timestamppb.Timestamp)(nil),      // 37: google.protobuf.Timestamp
-	(*OutputExtent)(nil),               // 38: pinfold.v1.OutputExtent
+	(*WaitStreamResponse_Answer)(nil),  // 33: pinfold.v1.WaitStreamResponse.Answer
+	(*durationpb.Duration)(nil),        // 34: google.protobuf.Duration
+	(*CallResult)(nil),                 // 35: pinfold.v1.CallResult
+	(*Call)(nil),                       // 36: pinfold.v1.Call
+	(OutputStream)(0),                  // 37: pinfold.v1.OutputStream
+	(*timestamppb.Timestamp)(nil),      // 38: google.protobuf.Timestamp
+	(*OutputExtent)(nil),               // 39: pinfold.v1.OutputExtent
 }
 var file_pinfold_v1_call_service_proto_depIdxs = []int32{
-	33, // 0: pinfold.v1.CallLimits.cpu_time:type_name -> google.protobuf.Duration
+	34, // 0: pinfold.v1.CallLimits.cpu_time:type_name -> google.protobuf.Duration
 	7,  // 1: pinfold.v1.RunShellRequest.argv:type_name -> pinfold.v1.Argv
-	33, // 2: pinfold.v1.RunShellRequest.timeout:type_name -> google.protobuf.Duration
+	34, // 2: pinfold.v1.RunShellRequest.timeout:type_name -> google.protobuf.Duration
 	27, // 3: pinfold.v1.RunShellRequest.env:type_name -> pinfold.v1.RunShellRequest.EnvEntry
 	0,  // 4: pinfold.v1.RunShellRequest.stdin:type_name -> pinfold.v1.Stdin
 	4,  // 5: pinfold.v1.RunShellRequest.terminal:type_name -> pinfold.v1.TerminalSize
 	5,  // 6: pinfold.v1.RunShellRequest.limits:type_name -> pinfold.v1.CallLimits
-	33, // 7: pinfold.v1.RunShellRequest.grace:type_name -> google.protobuf.Duration
+	34, // 7: pinfold.v1.RunShellRequest.grace:type_name -> google.protobuf.Duration
 	1,  // 8: pinfold.v1.RunShellRequest.leftovers:type_name -> pinfold.v1.LeftoverPolicy
-	33, // 9: pinfold.v1.RunShellRequest.foreground_budget:type_name -> google.protobuf.Duration
-	34, // 10: pinfold.v1.RunShellResponse.result:type_name -> pinfold.v1.CallResult
-	35, // 11: pinfold.v1.RunShellResponse.call:type_name -> pinfold.v1.Call
-	35, // 12: pinfold.v1.GetCallResponse.call:type_name -> pinfold.v1.Call
-	35, // 13: pinfold.v1.ListCallsResponse.calls:type_name -> pinfold.v1.Call
-	33, // 14: pinfold.v1.CancelCallRequest.grace:type_name -> google.protobuf.Duration
+	34, // 9: pinfold.v1.RunShellRequest.foreground_budget:type_name -> google.protobuf.Duration
+	35, // 10: pinfold.v1.RunShellResponse.result:type_name -> pinfold.v1.CallResult
+	36, // 11: pinfold.v1.RunShellResponse.call:type_name -> pinfold.v1.Call
+	36, // 12: pinfold.v1.GetCallResponse.call:type_name -> pinfold.v1.Call
+	36, // 13: pinfold.v1.ListCallsResponse.calls:type_name -> pinfold.v1.Call
+	34, // 14: pinfold.v1.CancelCallRequest.grace:type_name -> google.protobuf.Duration
 	28, // 15: pinfold.v1.WaitRequest.exact:type_name -> pinfold.v1.WaitRequest.Exact
 	29, // 16: pinfold.v1.WaitRequest.set:type_name -> pinfold.v1.WaitRequest.Set
 	30, // 17: pinfold.v1.WaitRequest.bare:type_name -> pinfold.v1.WaitRequest.Bare
 	31, // 18: pinfold.v1.WaitRequest.input:type_name -> pinfold.v1.WaitRequest.Input
-	33, // 19: pinfold.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	34, // 19: pinfold.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	3,  // 20: pinfold.v1.WaitResponse.outcome:type_name -> pinfold.v1.WaitOutcome
-	34, // 21: pinfold.v1.WaitResponse.results:type_name -> pinfold.v1.CallResult
-	15, // 22: pinfold.v1.WaitStreamRequest.wait:type_name -> pinfold.v1.WaitRequest
-	16, // 23: pinfold.v1.WaitStreamResponse.response:type_name -> pinfold.v1.WaitResponse
-	32, // 24: pinfold.v1.WaitStreamResponse.failure:type_name -> pinfold.v1.WaitStreamResponse.Failure
-	36, // 25: pinfold.v1.ReadOutputRequest.stream:type_name -> pinfold.v1.OutputStream
-	36, // 26: pinfold.v1.ReadOutputResponse.stream:type_name -> pinfold.v1.OutputStream
-	37, // 27: pinfold.v1.ReadOutputResponse.time:type_name -> google.protobuf.Timestamp
-	38, // 28: pinfold.v1.ReadOutputResponse.extent:type_name -> pinfold.v1.OutputExtent
-	4,  // 29: pinfold.v1.ResizeTerminalRequest.size:type_name -> pinfold.v1.TerminalSize
-	2,  // 30: pinfold.v1.WaitRequest.Set.mode:type_name -> pinfold.v1.SetMode
-	6,  // 31: pinfold.v1.CallService.RunShell:input_type -> pinfold.v1.RunShellRequest
-	9,  // 32: pinfold.v1.CallService.GetCall:input_type -> pinfold.v1.GetCallRequest
-	11, // 33: pinfold.v1.CallService.ListCalls:input_type -> pinfold.v1.ListCallsRequest
-	13, // 34: pinfold.v1.CallService.CancelCall:input_type -> pinfold.v1.CancelCallRequest
-	15, // 35: pinfold.v1.CallService.Wait:input_type -> pinfold.v1.WaitRequest
-	17, // 36: pinfold.v1.CallService.WaitStream:input_type -> pinfold.v1.WaitStreamRequest
-	19, // 37: pinfold.v1.CallService.ReadOutput:input_type -> pinfold.v1.ReadOutputRequest
-	21, // 38: pinfold.v1.CallService.WriteInput:input_type -> pinfold.v1.WriteInputRequest
-	23, // 39: pinfold.v1.CallService.CloseInput:input_type -> pinfold.v1.CloseInputRequest
-	25, // 40: pinfold.v1.CallService.ResizeTerminal:input_type -> pinfold.v1.ResizeTerminalRequest
-	8,  // 41: pinfold.v1.CallService.RunShell:output_type -> pinfold.v1.RunShellResponse
-	10, // 42: pinfold.v1.CallService.GetCall:output_type -> pinfold.v1.GetCallResponse
-	12, // 43: pinfold.v1.CallService.ListCalls:output_type -> pinfold.v1.ListCallsResponse
-	14, // 44: pinfold.v1.CallService.CancelCall:output_type -> pinfold.v1.CancelCallResponse
-	16, // 45: pinfold.v1.CallService.Wait:output_type -> pinfold.v1.WaitResponse
-	18, // 46: pinfold.v1.CallService.WaitStream:output_type -> pinfold.v1.WaitStreamResponse
-	20, // 47: pinfold.v1.CallService.ReadOutput:output_type -> pinfold.v1.ReadOutputResponse
-	22, // 48: pinfold.v1.CallService.WriteInput:output_type -> pinfold.v1.WriteInputResponse
-	24, // 49: pinfold.v1.CallService.CloseInput:output_type -> pinfold.v1.CloseInputResponse
-	26, // 50: pinfold.v1.CallService.ResizeTerminal:output_type -> pinfold.v1.ResizeTerminalResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	35, // 21: pinfold.v1.WaitResponse.results:type_name -> pinfold.v1.CallResult
+	15, // 22: pinfold.v1.WaitStreamRequest.waits:type_name -> pinfold.v1.WaitRequest
+	33, // 23: pinfold.v1.WaitStreamResponse.answers:type_name -> pinfold.v1.WaitStreamResponse.Answer
+	37, // 24: pinfold.v1.ReadOutputRequest.stream:type_name -> pinfold.v1.OutputStream
+	37, // 25: pinfold.v1.ReadOutputResponse.stream:type_name -> pinfold.v1.OutputStream
+	38, // 26: pinfold.v1.ReadOutputResponse.time:type_name -> google.protobuf.Timestamp
+	39, // 27: pinfold.v1.ReadOutputResponse.extent:type_name -> pinfold.v1.OutputExtent
+	4,  // 28: pinfold.v1.ResizeTerminalRequest.size:type_name -> pinfold.v1.TerminalSize
+	2,  // 29: pinfold.v1.WaitRequest.Set.mode:type_name -> pinfold.v1.SetMode
+	16, // 30: pinfold.v1.WaitStreamResponse.Answer.response:type_name -> pinfold.v1.WaitResponse
+	32, // 31: pinfold.v1.WaitStreamResponse.Answer.failure:type_name -> pinfold.v1.WaitStreamResponse.Failure
+	6,  // 32: pinfold.v1.CallService.RunShell:input_type -> pinfold.v1.RunShellRequest
+	9,  // 33: pinfold.v1.CallService.GetCall:input_type -> pinfold.v1.GetCallRequest
+	11, // 34: pinfold.v1.CallService.ListCalls:input_type -> pinfold.v1.ListCallsRequest
+	13, // 35: pinfold.v1.CallService.CancelCall:input_type -> pinfold.v1.CancelCallRequest
+	15, // 36: pinfold.v1.CallService.Wait:input_type -> pinfold.v1.WaitRequest
+	17, // 37: pinfold.v1.CallService.WaitStream:input_type -> pinfold.v1.WaitStreamRequest
+	19, // 38: pinfold.v1.CallService.ReadOutput:input_type -> pinfold.v1.ReadOutputRequest
+	21, // 39: pinfold.v1.CallService.WriteInput:input_type -> pinfold.v1.WriteInputRequest
+	23, // 40: pinfold.v1.CallService.CloseInput:input_type -> pinfold.v1.CloseInputRequest
+	25, // 41: pinfold.v1.CallService.ResizeTerminal:input_type -> pinfold.v1.ResizeTerminalRequest
+	8,  // 42: pinfold.v1.CallService.RunShell:output_type -> pinfold.v1.RunShellResponse
+	10, // 43: pinfold.v1.CallService.GetCall:output_type -> pinfold.v1.GetCallResponse
+	12, // 44: pinfold.v1.CallService.ListCalls:output_type -> pinfold.v1.ListCallsResponse
+	14, // 45: pinfold.v1.CallService.CancelCall:output_type -> pinfold.v1.CancelCallResponse
+	16, // 46: pinfold.v1.CallService.Wait:output_type -> pinfold.v1.WaitResponse
+	18, // 47: pinfold.v1.CallService.WaitStream:output_type -> pinfold.v1.WaitStreamResponse
+	20, // 48: pinfold.v1.CallService.ReadOutput:output_type -> pinfold.v1.ReadOutputResponse
+	22, // 49: pinfold.v1.CallService.WriteInput:output_type -> pinfold.v1.WriteInputResponse
+	24, // 50: pinfold.v1.CallService.CloseInput:output_type -> pinfold.v1.CloseInputResponse
+	26, // 51: pinfold.v1.CallService.ResizeTerminal:output_type -> pinfold.v1.ResizeTerminalResponse
+	42, // [42:52] is the sub-list for method output_type
+	32, // [32:42] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_pinfold_v1_call_service_proto_init() }
@@ -2488,9 +2537,9 @@ func file_pinfold_v1_call_service_proto_init() {
 		(*WaitRequest_Bare_)(nil),
 		(*WaitRequest_Input_)(nil),
 	}
-	file_pinfold_v1_call_service_proto_msgTypes[14].OneofWrappers = []any{
-		(*WaitStreamResponse_Response)(nil),
-		(*WaitStreamResponse_Failure_)(nil),
+	file_pinfold_v1_call_service_proto_msgTypes[29].OneofWrappers = []any{
+		(*WaitStreamResponse_Answer_Response)(nil),
+		(*WaitStreamResponse_Answer_Failure)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2498,7 +2547,7 @@ func file_pinfold_v1_call_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pinfold_v1_call_service_proto_rawDesc), len(file_pinfold_v1_call_service_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -63,9 +63,9 @@ type CallServiceClient interface {
 	//
 	// There is no implicit time limit, and running out of `timeout` is an answer, not an error.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
-	// The same for very many waits over one stream: each request is one wait, each response
-	// the answer to one, in the order of decision. An error of one wait is data here. The end
-	// of the stream cancels the waits that are not settled.
+	// The same for very many waits over one stream: requests bring waits, responses the answers
+	// that are there, in the order of decision. An error of one wait is data here. The end of the
+	// stream cancels the waits that are not settled.
 	WaitStream(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WaitStreamRequest, WaitStreamResponse], error)
 	// Output from an offset on, in chunks of at most 256 KiB, as bytes. Any number of readers;
 	// nobody's cursor moves. A slow reader slows nobody.
@@ -229,9 +229,9 @@ type CallServiceServer interface {
 	//
 	// There is no implicit time limit, and running out of `timeout` is an answer, not an error.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
-	// The same for very many waits over one stream: each request is one wait, each response
-	// the answer to one, in the order of decision. An error of one wait is data here. The end
-	// of the stream cancels the waits that are not settled.
+	// The same for very many waits over one stream: requests bring waits, responses the answers
+	// that are there, in the order of decision. An error of one wait is data here. The end of the
+	// stream cancels the waits that are not settled.
 	WaitStream(grpc.BidiStreamingServer[WaitStreamRequest, WaitStreamResponse]) error
 	// Output from an offset on, in chunks of at most 256 KiB, as bytes. Any number of readers;
 	// nobody's cursor moves. A slow reader slows nobody.
