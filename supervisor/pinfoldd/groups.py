@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pinfoldd import shell_spec
 from pinfoldd.core import commands as c
@@ -107,33 +107,42 @@ class Groups:
     # ------------------------------------------------------------ events to orders
 
     def perform(self, event: Event) -> None:
-        if isinstance(event, e.CallStarting | e.CallEnded):
-            for future in self._starts.pop((event.agent, event.call), ()):
-                if not future.done():
-                    future.set_result(None)
-        match event:
-            case e.CallStarting() if event.group:
-                self._spawn(event.agent, event.call)
-            case e.CallStopping() | e.LeftoversStopping():
-                call = self._state.call(event.agent, event.call)
-                if call is not None and call.group:
-                    self.send(m.Stop(call.group, event.grace))
-            case e.WorkerStarting():
-                agent = self._state.agents[event.agent]
-                self.send(self._workers.spawn(agent, event.group))
-            case e.AgentStopping():
-                worker = self._state.agents[event.agent].worker
-                if worker is not None and worker.running:
-                    self.send(m.Stop(worker.group))
-            case e.CallEnded() | e.GroupEmptied():
-                # Readers that follow a call look at its state: tell them once it is committed.
-                call = self._state.call(event.agent, event.call)
-                if call is not None and call.group in self.outputs:
-                    self._wake(self.outputs[call.group])
-            case e.CallsForgotten():
-                self.send(m.Discard(event.groups))
-            case _:
-                pass
+        perform = _PERFORM.get(type(event))
+        if perform is not None:
+            perform(self, event)
+
+    def _call_starting(self, event: e.CallStarting) -> None:
+        self._assigned(event.agent, event.call)
+        if event.group:
+            self._spawn(event.agent, event.call)
+
+    def _call_stopping(self, event: e.CallStopping | e.LeftoversStopping) -> None:
+        call = self._state.call(event.agent, event.call)
+        if call is not None and call.group:
+            self.send(m.Stop(call.group, event.grace))
+
+    def _worker_starting(self, event: e.WorkerStarting) -> None:
+        self.send(self._workers.spawn(self._state.agents[event.agent], event.group))
+
+    def _agent_stopping(self, event: e.AgentStopping) -> None:
+        worker = self._state.agents[event.agent].worker
+        if worker is not None and worker.running:
+            self.send(m.Stop(worker.group))
+
+    def _call_over(self, event: e.CallEnded | e.GroupEmptied) -> None:
+        self._assigned(event.agent, event.call)
+        # Readers that follow a call look at its state: tell them once it is committed.
+        call = self._state.call(event.agent, event.call)
+        if call is not None and call.group in self.outputs:
+            self._wake(self.outputs[call.group])
+
+    def _calls_forgotten(self, event: e.CallsForgotten) -> None:
+        self.send(m.Discard(event.groups))
+
+    def _assigned(self, agent: str, call: str) -> None:
+        for future in self._starts.pop((agent, call), ()):
+            if not future.done():
+                future.set_result(None)
 
     @property
     def _state(self) -> State:
@@ -372,6 +381,18 @@ class Groups:
 
     def resize(self, group: int, rows: int, columns: int) -> None:
         self.send(m.Resize(group, m.TerminalSize(rows, columns)))
+
+
+_PERFORM: dict[type[Event], Callable[[Groups, Any], None]] = {
+    e.CallStarting: Groups._call_starting,
+    e.CallStopping: Groups._call_stopping,
+    e.LeftoversStopping: Groups._call_stopping,
+    e.WorkerStarting: Groups._worker_starting,
+    e.AgentStopping: Groups._agent_stopping,
+    e.CallEnded: Groups._call_over,
+    e.GroupEmptied: Groups._call_over,
+    e.CallsForgotten: Groups._calls_forgotten,
+}
 
 
 def _text(data: bytes) -> str:

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from pinfoldd.core import events as e
 from pinfoldd.core.commands import Command, Tick
@@ -50,6 +50,19 @@ class Effects(Protocol):
 
     def performed(self) -> None:
         """All events of a commit have been performed."""
+
+
+_KEYS: dict[type[Event], Callable[[Any], tuple[Hashable, ...]]] = {
+    e.CallEnded: lambda x: (("answer", x.agent, x.call), ("end", x.agent, x.call)),
+    e.CallBackgrounded: lambda x: (("answer", x.agent, x.call),),
+    e.WaitSettled: lambda x: (("wait", x.agent, x.wait),),
+    e.PromptQueued: lambda x: (("input", x.agent),) if x.activating else (),
+    e.AgentStopping: lambda x: (("input", x.agent),),
+    e.TurnEnded: lambda x: (("input", x.agent),),
+    e.AgentStopped: lambda x: (("stopped", x.agent),),
+    e.GroupEmptied: lambda x: (("empty", x.agent, x.call),),
+}
+"""Who is told of an event: see `Loop.subscribe`."""
 
 
 def clock() -> Now:
@@ -275,24 +288,10 @@ class Loop:
                 del self._subscribers[key]
 
     def _tell(self, event: Event) -> None:
-        match event:
-            case e.CallEnded():
-                self._resolve(("answer", event.agent, event.call), event)
-                self._resolve(("end", event.agent, event.call), event)
-            case e.CallBackgrounded():
-                self._resolve(("answer", event.agent, event.call), event)
-            case e.WaitSettled():
-                self._resolve(("wait", event.agent, event.wait), event)
-            case e.PromptQueued() if event.activating:
-                self._resolve(("input", event.agent), event)
-            case e.AgentStopping() | e.TurnEnded():
-                self._resolve(("input", event.agent), event)
-            case e.AgentStopped():
-                self._resolve(("stopped", event.agent), event)
-            case e.GroupEmptied():
-                self._resolve(("empty", event.agent, event.call), event)
-            case _:
-                pass
+        keys = _KEYS.get(type(event))
+        if keys is not None:
+            for key in keys(event):
+                self._resolve(key, event)
 
     def _resolve(self, key: Hashable, event: Event) -> None:
         futures = self._subscribers.pop(key, None)

@@ -76,6 +76,14 @@ class Answers:
         return waits.placeholder(call, self._state.agents[call.agent].surface)
 
     def wait(self, agent: Agent, wait_id: str, settled: Settled) -> call_service_pb2.WaitResponse:
+        if settled.outcome is not WaitOutcome.RESULT:
+            return call_service_pb2.WaitResponse(
+                wait_id=wait_id,
+                outcome=_OUTCOMES[settled.outcome],
+                text=_without_result(settled.outcome, settled.mode, settled.advice),
+                advice=waits.ADVICE if settled.advice else "",
+                revision=settled.revision,
+            )
         for call_id in settled.calls:
             if call_id not in agent.calls:
                 # A repeat of a wait whose result has been forgotten since.
@@ -86,12 +94,9 @@ class Answers:
             wait_id=wait_id,
             outcome=_OUTCOMES[settled.outcome],
             results=[self.result(call, chunks) for call, chunks in shown],
-            advice=waits.ADVICE if settled.advice else "",
             revision=settled.revision,
         )
-        if settled.outcome is not WaitOutcome.RESULT:
-            response.text = _without_result(settled.outcome, settled.mode, settled.advice)
-        elif settled.mode is WaitMode.EXACT:
+        if settled.mode is WaitMode.EXACT:
             response.text = response.results[0].text
         else:
             response.text = convert.text(waits.wait_result(settled.mode, shown))

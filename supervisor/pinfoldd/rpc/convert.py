@@ -64,11 +64,6 @@ def timestamp(wall: float) -> Timestamp:
     return Timestamp(seconds=whole, nanos=nanos)
 
 
-def set_time(message: Timestamp, wall: float) -> None:
-    """`timestamp` into a field that is there: half as long."""
-    message.seconds, message.nanos = _parts(max(wall, 0.0))
-
-
 def seconds(value: Duration | Timestamp) -> float:
     """The inverse of both: exact to what a float holds. May be negative."""
     return value.seconds + value.nanos / 1e9

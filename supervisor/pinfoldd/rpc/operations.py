@@ -7,7 +7,6 @@ nobody looks at any more is cancelled, and consumes nothing.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -86,7 +85,7 @@ class Operations:
         self.groups = groups
         self.outputs = outputs
         self.config = config
-        self._attached: Counter[tuple[str, str]] = Counter()
+        self._attached: dict[tuple[str, str], int] = {}  # views of each wait
 
     @property
     def state(self) -> State:
@@ -144,7 +143,7 @@ class Operations:
         key = ("wait", command.agent, command.wait)
         held = (command.agent, command.wait)
         answer = self.loop.subscribe(key)
-        self._attached[held] += 1
+        self._attached[held] = self._attached.get(held, 0) + 1
         settled_event: e.Event | None = None
         try:
             for stamp, event in await self.loop.submit(command):

@@ -7,16 +7,18 @@ every watcher gets those bytes. What depends on who watches is done by `hide_int
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from pinfold.v1 import watch_service_pb2
 from pinfoldd.core import events as e
 from pinfoldd.core import model
 from pinfoldd.core.values import Stamp
-from pinfoldd.rpc.convert import set_time, text
+from pinfoldd.rpc.convert import text, timestamp
 from pinfoldd.rpc.event_bodies import BODIES, At, PlainTexts, Texts
 from pinfoldd.rpc.event_names import event_name
 
@@ -46,21 +48,25 @@ def event_bytes(stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PL
 
 
 def _event(stamp: Stamp, event: Any, state: model.State, texts: Texts) -> watch_service_pb2.Event:
-    body: dict[str, Any] = {}
+    fields: dict[str, Any] = {
+        "revision": stamp.revision,
+        "decision_revision": stamp.decision,
+        "time": _time(stamp.wall),
+        "name": event_name(event),
+        "agent_id": event.agent,
+        "call_id": getattr(event, "call", ""),
+    }
     how = BODIES.get(type(event))
     if how is not None:
         field, make = how
-        body[field] = make(event, At(stamp, state, texts))
-    message = watch_service_pb2.Event(
-        revision=stamp.revision,
-        decision_revision=stamp.decision,
-        name=event_name(event),
-        agent_id=event.agent,
-        call_id=getattr(event, "call", ""),
-        **body,
-    )
-    set_time(message.time, stamp.wall)
-    return message
+        fields[field] = make(event, At(stamp, state, texts))
+    return watch_service_pb2.Event(**fields)
+
+
+@lru_cache(16)
+def _time(wall: float) -> Timestamp:
+    """All events of a decision have the same."""
+    return timestamp(wall)
 
 
 def _as_text(event: e.Event) -> e.Event:
