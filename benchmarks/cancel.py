@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 
@@ -11,6 +12,7 @@ from benchmarks.harness import (
     SLEEPING,
     STUBBORN,
     TREE,
+    Answer,
     Bench,
     Load,
     Server,
@@ -60,9 +62,8 @@ def _row(
     accepted: list[float] = []
     left, killed, repeats = 0, 0, 0
 
-    def cancel() -> list[float]:
-        nonlocal left, killed, repeats
-        told = load.call(
+    def cancels(echo: str = "") -> Answer:
+        return load.call(
             "cancel",
             address=supervisor.address,
             agent=agent,
@@ -71,7 +72,17 @@ def _row(
             ready=sleeper.ready,
             grace=sleeper.grace,
             shell=SHELL,
+            echo=echo,
         )
+
+    def echo() -> list[float]:
+        """The bare server's answer at the moment at which a cancel would be asked for: after
+        the start of a shell everything answers later than at the fifth echo in a row."""
+        return seconds(cancels(bench.bare.address)["echoed"])
+
+    def cancel() -> list[float]:
+        nonlocal left, killed, repeats
+        told = cancels()
         left += told["left"]
         killed += told["killed"]
         repeats += each
@@ -97,17 +108,19 @@ def _row(
         return both
 
     found = interleave(
-        bench.size(60, 8) if noise is None else bench.size(16, 3),
+        bench.size(40, 8) if noise is None else bench.size(16, 3),
         {
-            "echo": beside(
-                bench.bare, lambda: load.took("echo", address=bench.bare.address, n=each)
-            ),
+            "echo": beside(bench.bare, echo),
             "kill": beside(bench.bare, lambda: bench.native.ask(f"{sleeper.floor} {each}")),
             "ended": beside(supervisor, cancel, keep=True),
         },
     )
     ended = found["ended"]
     note = f"{killed / repeats:g} processes ended, {left} survivors"
+    if sleeper is SLEEPING and noise is None:
+        in_a_row = statistics.median(load.took("echo", address=bench.bare.address, n=200))
+        then = statistics.median(found["echo"])
+        note += f"; a bare echo takes {then * 1e6:.0f} µs then, {in_a_row * 1e6:.0f} in a row"
     if sleeper is STUBBORN:
         ended = [took - sleeper.grace for took in ended]
         note += f"; the grace of {sleeper.grace:g} s taken off"

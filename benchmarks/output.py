@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from benchmarks.harness import SHELL, Bench, Load, Supervisor, interleave
@@ -69,6 +70,7 @@ def _name(size: int) -> str:
 
 
 def _bare(bench: Bench, load: Load, size: int, piece: int = _PIECE) -> list[float]:
+    os.sync()  # what the disk still has to do from before must not slow floor or question
     told = load.call(
         "read", address=bench.bare.address, agent="a", call="x", offset=piece, limit=size
     )
@@ -76,6 +78,7 @@ def _bare(bench: Bench, load: Load, size: int, piece: int = _PIECE) -> list[floa
 
 
 def _start(supervisor: Supervisor, agent: str, size: int) -> str:
+    os.sync()
     call = supervisor.client.agent(agent).start(
         f"head -c {size} /dev/zero",
         shell=SHELL,

@@ -55,7 +55,7 @@ def run(bench: Bench) -> Iterator[Row]:
             )
 
         # The first round is the one that takes memory from the system.
-        found = interleave(bench.size(3, 2), {"bare": bare_parked, "parked": parked}, False)
+        found = interleave(bench.size(5, 3), {"bare": bare_parked, "parked": parked}, False)
         yield Row(
             "parked",
             f"{size:,} parked waits: memory of each",
@@ -74,7 +74,7 @@ def run(bench: Bench) -> Iterator[Row]:
 
 def _stream(bench: Bench, crowd: Crowd, load: Load, size: int, floor: list[float]) -> Row:
     took = []
-    for _ in range(bench.size(3, 2)):
+    for _ in range(bench.size(5, 3)):
         answers = crowd.park([load], stream=True)
         began = crowd.release(load)
         last = max(at for answer in answers() for at in answer["at"])

@@ -11,7 +11,8 @@ that they can be compared between processes.
     run     agent n concurrency script     RunShell, awaited                       -> took, total
     start   agent n concurrency script     RunShell, not awaited                   -> calls
     cancel  agent n script ready grace     start, await `ready` bytes, cancel      -> accepted,
-                                           until the end is at a watcher              ended, left
+    (with echo)                            until the end is at a watcher; before it    ended, left,
+                                           a GetInfo of the server `echo`              echoed
     wait    agent calls connections        one exact wait per id, all parked       -> at, outcome
     stream  agent calls                    the same over one WaitStream            -> at, outcome
     bare    agent                          bare waits until nothing is left        -> at, calls

@@ -107,7 +107,15 @@ class Load:
         return await _in_lanes(one, n, concurrency)
 
     async def cancel(
-        self, address: str, agent: str, n: int, script: str, ready: int, grace: float, shell: str
+        self,
+        address: str,
+        agent: str,
+        n: int,
+        script: str,
+        ready: int,
+        grace: float,
+        shell: str,
+        echo: str = "",
     ) -> Answer:
         client = self.client(address)
         handle = client.agent(agent)
@@ -115,7 +123,7 @@ class Load:
         async for response in watcher:
             if response.HasField("bookmark"):
                 break
-        accepted, ended, left, killed = [], [], 0, 0
+        accepted, ended, echoed, left, killed = [], [], [], 0, 0
         for _ in range(n):
             call = await handle.start(script, shell=shell, foreground_budget=_HOUR)
             got = 0
@@ -123,6 +131,8 @@ class Load:
                 got += len(chunk.data)
                 if got >= ready:
                     break
+            if echo:
+                echoed.append(await _timed(self.client(echo).info))
             begin = now()
             await handle.cancel(call.call_id, grace=grace)
             accepted.append(now() - begin)
@@ -131,7 +141,13 @@ class Load:
             receipt = event.call_ended.result.receipt
             left += len(receipt.survivors)
             killed += receipt.ended
-        return {"accepted": accepted, "ended": ended, "left": left, "killed": killed}
+        return {
+            "accepted": accepted,
+            "ended": ended,
+            "echoed": echoed,
+            "left": left,
+            "killed": killed,
+        }
 
     async def wait(
         self, address: str, agent: str, calls: Sequence[str], connections: int = 1

@@ -32,6 +32,7 @@ type request struct {
 	ID          int      `json:"id"`
 	Op          string   `json:"op"`
 	Address     string   `json:"address"`
+	Echo        string   `json:"echo"`
 	Agent       string   `json:"agent"`
 	Call        string   `json:"call"`
 	Calls       []string `json:"calls"`
@@ -257,7 +258,7 @@ func (l *load) cancel(ctx context.Context, r request) (answer, error) {
 			break
 		}
 	}
-	var accepted, ended []int64
+	var accepted, ended, echoed []int64
 	left, killed := 0, 0
 	for range r.N {
 		started, err := client.RunShell(ctx, detached(r))
@@ -266,6 +267,14 @@ func (l *load) cancel(ctx context.Context, r request) (answer, error) {
 		}
 		if err := l.ready(ctx, r, started.CallId); err != nil {
 			return nil, err
+		}
+		if r.Echo != "" {
+			begin := now()
+			echo := pb.NewSupervisorServiceClient(l.conn(r.Echo, 0))
+			if _, err := echo.GetInfo(ctx, &pb.GetInfoRequest{}); err != nil {
+				return nil, err
+			}
+			echoed = append(echoed, now()-begin)
 		}
 		begin := now()
 		if _, err = client.CancelCall(ctx, &pb.CancelCallRequest{
@@ -284,7 +293,9 @@ func (l *load) cancel(ctx context.Context, r request) (answer, error) {
 		left += len(result.Receipt.GetSurvivors())
 		killed += int(result.Receipt.GetEnded())
 	}
-	return answer{"accepted": accepted, "ended": ended, "left": left, "killed": killed}, nil
+	return answer{
+		"accepted": accepted, "ended": ended, "echoed": echoed, "left": left, "killed": killed,
+	}, nil
 }
 
 // ready returns when a call has written so many bytes.
