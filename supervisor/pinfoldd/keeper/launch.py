@@ -94,15 +94,19 @@ class Plan:
 
 
 def check(order: Spawn, script: str, base: dict[bytes, bytes], marker: Marker) -> Plan:
-    """Everything that can be known before the fork. Raises `SpawnError`."""
+    """What is to be executed. Raises `SpawnError` for what can never be.
+
+    Whether directory and shell are there is asked when the start has failed: it costs six
+    system calls, and a directory can be gone after any check.
+    """
     env = {**base, **_variables(order.env)}
     for key in _DROPPED:
         env.pop(key, None)
     env[_GROUP] = b"%d" % order.group
     env[_KEEPER] = marker.name.encode()
     cwd = _bytes(order.cwd or "/", "working directory")
-    _check_directory(cwd, order.cwd)
     if order.zygote:
+        _check_directory(cwd)
         if not re.fullmatch(r"[\w.]+:[\w.]+", order.zygote):
             raise SpawnError(f"not a module:function: {_show(order.zygote)!r}", errno.EINVAL)
         if order.terminal is not None:
@@ -124,7 +128,6 @@ def check(order: Spawn, script: str, base: dict[bytes, bytes], marker: Marker) -
             at = order.body.index(b"\0")
             raise SpawnError(f"the script holds a NUL byte at offset {at}", errno.EINVAL)
         path = _bytes(order.shell or "/bin/bash", "shell")
-        _check_program(path, "shell")
         argv = [path, script.encode("utf-8", "surrogateescape")]
     return Plan(path, argv, env, cwd)
 
@@ -190,21 +193,19 @@ def _bad_variable(name: str, value: str) -> SpawnError:
     )
 
 
-def _check_directory(cwd: bytes, shown: str) -> None:
+def _check_directory(cwd: bytes) -> None:
     try:
         mode = os.stat(cwd).st_mode
     except FileNotFoundError:
-        raise SpawnError(
-            f"working directory does not exist: {_show(shown)}", errno.ENOENT
-        ) from None
+        raise SpawnError(f"working directory does not exist: {_show(cwd)}", errno.ENOENT) from None
     except OSError as error:
         raise SpawnError(
-            f"working directory can't be used: {_show(shown)}: {error.strerror}", error.errno or 0
+            f"working directory can't be used: {_show(cwd)}: {error.strerror}", error.errno or 0
         ) from None
     if not stat.S_ISDIR(mode):
-        raise SpawnError(f"working directory is not a directory: {_show(shown)}", errno.ENOTDIR)
+        raise SpawnError(f"working directory is not a directory: {_show(cwd)}", errno.ENOTDIR)
     if not os.access(cwd, os.X_OK):
-        raise SpawnError(f"working directory can't be entered: {_show(shown)}", errno.EACCES)
+        raise SpawnError(f"working directory can't be entered: {_show(cwd)}", errno.EACCES)
 
 
 def _check_program(path: bytes, what: str) -> None:
@@ -264,7 +265,7 @@ class Launcher:
             pid, started = self._start_on(order, plan, pipes.ends)
         except OSError as error:
             pipes.close()
-            raise _explain(error, plan) from None
+            raise _explain(error, order, plan) from None
         except SpawnError:
             pipes.close()
             raise
@@ -332,7 +333,7 @@ class Launcher:
             if master >= 0:
                 os.close(master)
             if isinstance(error, OSError):
-                raise _explain(error, plan) from None
+                raise _explain(error, order, plan) from None
             raise
         return Leader(pid, started, master, -1, master)
 
@@ -376,7 +377,8 @@ class Launcher:
 def _enter(cwd: bytes) -> None:
     try:
         os.chdir(cwd)
-    except OSError as error:  # it was there when it was checked
+    except OSError as error:
+        _check_directory(cwd)
         text = f"working directory can't be entered: {_show(cwd)}: {error.strerror}"
         raise SpawnError(text, error.errno or 0) from None
 
@@ -442,8 +444,13 @@ def _limit_child(pid: int, order: Spawn) -> None:
             return
 
 
-def _explain(error: OSError, plan: Plan) -> SpawnError:
+def _explain(error: OSError, order: Spawn, plan: Plan) -> SpawnError:
     code = error.errno or 0
+    if not order.argv:
+        try:
+            _check_program(plan.path, "shell")
+        except SpawnError as why:
+            return why
     if code in (errno.EMFILE, errno.ENFILE):
         reason = f"out of file descriptors: {error.strerror}"
     elif code == errno.EAGAIN:
