@@ -18,7 +18,6 @@ from pinfoldd.core.engine import Engine
 from pinfoldd.core.settings import Settings
 from pinfoldd.core.values import Exit, Extent, Now, Surface
 from pinfoldd.rpc import wire
-from pinfoldd.rpc.event_names import event_name
 from pinfoldd.store import Record, Store, encode_event
 
 _BATCH = 2_000
@@ -43,6 +42,7 @@ def _write(directory: Path, calls: int) -> Path:
     def do(command: Command, at: float) -> list[e.Event]:
         events = engine.handle(command, Now(began.mono + at, began.wall + at))
         for stamp, event in events:
+            name, sent = wire.serialized(stamp, event, engine.state)
             pending.append(
                 Record(
                     stamp.revision,
@@ -51,9 +51,9 @@ def _write(directory: Path, calls: int) -> Path:
                     stamp.wall,
                     event.agent,
                     getattr(event, "call", ""),
-                    event_name(event),
+                    name,
                     encode_event(event),
-                    wire.event_bytes(stamp, event, engine.state),
+                    sent,
                 )
             )
         if len(pending) >= _BATCH:

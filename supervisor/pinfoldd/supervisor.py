@@ -11,6 +11,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,10 +21,9 @@ from pinfoldd.core import apply as core_apply
 from pinfoldd.core import commands as c
 from pinfoldd.core import events as e
 from pinfoldd.core.engine import Engine
-from pinfoldd.core.events import Event
 from pinfoldd.core.model import Agent, Call, Prompt, State
 from pinfoldd.core.reasons import Rejected
-from pinfoldd.core.values import Result, Stamp
+from pinfoldd.core.values import Result
 from pinfoldd.groups import Groups
 from pinfoldd.keeper import messages as m
 from pinfoldd.keeper.client import KeeperError, KeeperLink, find_keeper, start_keeper
@@ -32,7 +32,6 @@ from pinfoldd.outputs import Outputs
 from pinfoldd.render import errors, results, waits
 from pinfoldd.render.prompts import prompt_text
 from pinfoldd.rpc import wire
-from pinfoldd.rpc.event_names import event_name
 from pinfoldd.rpc.operations import Operations
 from pinfoldd.rpc.server import Server
 from pinfoldd.rpc.supervisor_service import Identity, pinfold_version
@@ -145,7 +144,7 @@ class Supervisor:
         self._loop = Loop(
             engine,
             store,
-            _wire(Texts()),
+            partial(wire.serialized, texts=Texts()),
             self._groups,
             keep_events=config.retention.events,
         )
@@ -354,13 +353,6 @@ def _environment(address: str) -> Callable[[Agent, Call], dict[str, str]]:
         }
 
     return environment
-
-
-def _wire(texts: Texts) -> Callable[[Stamp, Event, State], tuple[str, bytes]]:
-    def convert(stamp: Stamp, event: Event, state: State) -> tuple[str, bytes]:
-        return event_name(event), wire.event_bytes(stamp, event, state, texts)
-
-    return convert
 
 
 def _directory() -> str:

@@ -76,7 +76,7 @@ def state_of(*events: e.Event) -> model.State:
 
 def only(event: e.Event, state: model.State = EMPTY, texts: Any = wire.PLAIN) -> Any:
     """The body of the event, after it has been on the wire."""
-    data = wire.event_bytes(STAMP, event, state, texts)
+    data = wire.serialized(STAMP, event, state, texts)[1]
     message = watch_service_pb2.Event.FromString(data)
     field = message.WhichOneof("body")
     assert field is not None
@@ -126,7 +126,7 @@ def small(value: Any) -> Any:
 @given(EVENTS.map(small))
 @settings(max_examples=400, deadline=None)
 def test_every_event_converts_whatever_text_is_in_it(event: e.Event) -> None:
-    data = wire.event_bytes(STAMP, event, EMPTY, Rendered())
+    data = wire.serialized(STAMP, event, EMPTY, Rendered())[1]
     message = watch_service_pb2.Event.FromString(data)
     assert message.revision == 7
     assert message.decision_revision == 6
@@ -143,7 +143,7 @@ def test_every_event_converts_whatever_text_is_in_it(event: e.Event) -> None:
 @settings(max_examples=10, deadline=None)
 def test_each_class_of_event_converts(event: type[e.Event], data: st.DataObject) -> None:
     sample = small(data.draw(of(event)))
-    message = watch_service_pb2.Event.FromString(wire.event_bytes(STAMP, sample, EMPTY))
+    message = watch_service_pb2.Event.FromString(wire.serialized(STAMP, sample, EMPTY)[1])
     assert message.name
 
 
@@ -210,7 +210,7 @@ def test_names_that_depend_on_the_event() -> None:
 
 def test_nothing_secret_is_on_the_wire() -> None:
     for event in (opened("root"), queued()):
-        assert SECRET.encode() not in wire.event_bytes(STAMP, event, EMPTY)
+        assert SECRET.encode() not in wire.serialized(STAMP, event, EMPTY)[1]
     state = state_of(opened("root"), queued())
     agent, call = state.agents["root"], state.agents["root"].calls["c1"]
     for message in (convert.agent(agent), convert.call(call)):
@@ -339,7 +339,7 @@ def test_a_settled_wait() -> None:
 @pytest.mark.parametrize("kind", list(PromptKind))
 def test_internal_prompts_are_hidden_unless_asked_for(kind: PromptKind) -> None:
     event = e.PromptQueued("root", "p-1", kind, True, "the body", from_agent="x", call="c1")
-    data = wire.event_bytes(STAMP, event, EMPTY, Rendered())
+    data = wire.serialized(STAMP, event, EMPTY, Rendered())[1]
     full = watch_service_pb2.Event.FromString(data).prompt_queued.prompt
     assert full.text == "<the body>"
     assert full.body == ("the body" if kind is PromptKind.MESSAGE else "")
@@ -356,7 +356,7 @@ def test_internal_prompts_are_hidden_unless_asked_for(kind: PromptKind) -> None:
 
 
 def test_hiding_does_not_touch_other_events() -> None:
-    data = wire.event_bytes(STAMP, e.CallBackgrounded("a", "c"), EMPTY)
+    data = wire.serialized(STAMP, e.CallBackgrounded("a", "c"), EMPTY)[1]
     assert wire.hide_internal("call.backgrounded", data) is data
 
 

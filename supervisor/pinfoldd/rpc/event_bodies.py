@@ -145,10 +145,10 @@ def _call_ended(event: e.CallEnded, at: At) -> Message:
 def _wait_settled(event: e.WaitSettled, at: At) -> Message:
     return pb.WaitSettled(
         wait_id=event.wait,
-        mode=event.mode.value,
-        outcome=event.outcome.value,
+        mode=event.mode,
+        outcome=event.outcome,
         consumed_call_ids=event.consumed,
-        error=event.reason.value if event.reason else "",
+        error=event.reason or "",
     )
 
 

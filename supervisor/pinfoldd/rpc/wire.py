@@ -42,9 +42,12 @@ def event(
         return _event(stamp, _as_text(ev), state, texts)
 
 
-def event_bytes(stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PLAIN) -> bytes:
-    """`event`, serialized: what the log stores for watchers."""
-    return event(stamp, ev, state, texts).SerializeToString()
+def serialized(
+    stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PLAIN
+) -> tuple[str, bytes]:
+    """Its name, and `event`, serialized: what the log stores for watchers."""
+    message = event(stamp, ev, state, texts)
+    return message.name, message.SerializeToString()
 
 
 def _event(stamp: Stamp, event: Any, state: model.State, texts: Texts) -> watch_service_pb2.Event:
