@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ from benchmarks.harness import (
     processes_with,
     until,
 )
-from benchmarks.stats import Goal, Row, Stats, timed
+from benchmarks.stats import Row, Stats, timed
 from pinfold import Placeholder
 
 CACHE = Path(platformdirs.user_cache_dir("pinfold-bench"))
@@ -311,19 +312,19 @@ def _start_and_stop(bench: Bench, peers: Sequence[Peer]) -> Iterator[Row]:
             bench.size(10, 2),
             {peer.name: lambda peer=peer: stop(peer) for peer in peers},  # type: ignore[misc]
         )
-        ours = found["pinfold"]
         for peer in peers:
-            mine = peer.name == "pinfold"
-            note = f"{max(survivors[peer.name])} survivors"
-            note += "" if mine else f"; floor: pinfold{_HABITS.get(peer.name, '')}"
-            yield timed(
-                "peers",
-                f"{peer.name}: stop {what}",
-                found[peer.name],
-                () if mine else ours,
-                goal=None if mine else Goal(10, reach=True),
-                note=note,
-            )
+            took, left = found[peer.name], max(survivors[peer.name])
+            title = f"{peer.name}: stop {what}, until nothing is left"
+            habit = _HABITS.get(peer.name, "")
+            if left:
+                said = f"{statistics.median(took) * 1e3:.1f} ms"
+                yield _no("peers", title, f"{left} survivors; says after {said} that it is done")
+                continue
+            note = f"no survivors{habit}"
+            if peer.name == "pinfold":
+                yield timed("peers", title, took, note=note)
+            else:
+                yield timed("peers", title, took, found["pinfold"], note=f"{note}; floor: pinfold")
     for peer in peers:
         yield timed("peers", f"{peer.name}: start a command", starts[peer.name])
 
