@@ -105,6 +105,7 @@ def call_stopping(state: State, event: e.CallStopping, stamp: Stamp) -> None:
     call.state = CallState.STOPPING
     call.stop_cause = event.cause
     call.stop_reason = event.reason
+    call.grace = event.grace  # what was asked for: after a restart it is asked for again
 
 
 def leader_exited(state: State, event: e.LeaderExited, stamp: Stamp) -> None:

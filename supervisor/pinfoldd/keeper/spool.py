@@ -152,15 +152,6 @@ class SpoolReader:
             offset = piece.end
         return chunks
 
-    def read_stream(self, stream: int, end: int, piece: int = 1 << 18) -> list[Chunk]:
-        """Everything of one stream up to `end`, gaps included (they may be of any stream)."""
-        found: list[Chunk] = []
-        offset = 0
-        while chunks := self.read(offset, piece, end):
-            found.extend(chunk for chunk in chunks if chunk.stream in (GAP, stream))
-            offset = chunks[-1].end
-        return found
-
     def close(self) -> None:
         for fd in (self._fd, self._idx):
             if fd >= 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pinfoldd.core.model import Call, Wait
+from pinfoldd.core.model import Call
 from pinfoldd.core.values import Surface, WaitMode
 from pinfoldd.render.headers import INTERNAL, Header, document, one_line, wrapped
 from pinfoldd.render.results import AGENT_TOOL, result_text
@@ -75,12 +75,15 @@ def wait_result(mode: WaitMode, results: Sequence[tuple[Call, Iterable[Chunk]]])
     return result_text(call, chunks, collected=mode is not WaitMode.EXACT)
 
 
-def wait_label(wait: Wait, minutes: int | None = None) -> str:
-    """One line for people. `minutes`: of an input wait, as they are in force."""
-    match wait.mode:
+def wait_label(mode: WaitMode, calls: Sequence[str], seconds: float | None) -> str:
+    """One line for people. `seconds`: what an input wait may take, as it is in force."""
+    match mode:
         case WaitMode.ACTIVATING_INPUT:
-            return f"wait {minutes}m" if minutes is not None else "wait for input"
+            if seconds is None:
+                return "wait for input"
+            minutes, rest = divmod(round(seconds), 60)
+            return f"wait {round(seconds)}s" if rest else f"wait {minutes}m"
         case WaitMode.ANY_BACKGROUND:
             return "wait"
         case _:
-            return one_line("wait " + " ".join(wait.calls), 100)
+            return one_line("wait " + " ".join(calls), 100)

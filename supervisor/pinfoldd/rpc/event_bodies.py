@@ -12,6 +12,7 @@ from pinfold.v1 import watch_service_pb2 as pb
 from pinfoldd.core import events as e
 from pinfoldd.core import model
 from pinfoldd.core.values import Result, Stamp
+from pinfoldd.render.waits import wait_label
 from pinfoldd.rpc import convert
 from pinfoldd.rpc.convert import text
 from pinfoldd.rpc.enums import REPORTED_STATES, SURFACES
@@ -129,6 +130,7 @@ def _call_queued(event: e.CallQueued, at: At) -> Message:
         task_id=f"{event.kind}-{event.number}",
         label=text(event.label),
         exclusive=event.exclusive,
+        background=event.background,
     )
 
 
@@ -139,6 +141,16 @@ def _call_ended(event: e.CallEnded, at: At) -> Message:
         background=event.background,
         # The notice, where one is owed, is queued in the same decision.
         reported=not event.background or not (call.notice or call.notice_given),
+    )
+
+
+def _wait_installed(event: e.WaitInstalled, at: At) -> Message:
+    seconds = None if event.deadline is None else event.deadline - at.stamp.mono
+    return pb.WaitInstalled(
+        wait_id=event.wait,
+        mode=event.mode,
+        call_ids=event.calls,
+        label=text(wait_label(event.mode, event.calls, seconds)),
     )
 
 
@@ -252,12 +264,7 @@ BODIES: Final[dict[type[e.Event], tuple[str, Callable[[Any, At], Message]]]] = {
             task_id=_call_of(event, at).task_id, cursor=event.end, reported=event.consumed
         ),
     ),
-    e.WaitInstalled: (
-        "wait_installed",
-        lambda event, at: pb.WaitInstalled(
-            wait_id=event.wait, mode=event.mode.value, call_ids=event.calls
-        ),
-    ),
+    e.WaitInstalled: ("wait_installed", _wait_installed),
     e.WaitSettled: ("wait_settled", _wait_settled),
 }
 """For each kind of event the field of the `body` oneof, and what makes the message."""

@@ -26,7 +26,9 @@ SCHEMA = 1
 """Version of the tables. A file with a higher one was written by a newer daemon."""
 
 _APPLICATION_ID = 0x50494E46  # in the header of the file, for file(1) and for us: "PINF"
-_BUSY_SECONDS = 2.0  # how long another program's lock may hold up a statement
+# How long another program's lock may hold up a start, and later a statement (and the loop).
+_BUSY_SECONDS = 2.0
+_BUSY_MS = 200
 _CACHE_KIB = 8192
 _CHECKPOINT_ROWS = 4000
 # A checkpoint inside of a commit stalls the loop for milliseconds, so `checkpoint` does it in
@@ -101,6 +103,8 @@ class Log:
             except BaseException:
                 self._writer.close()
                 raise
+        for connection in (self._writer, self._reader):
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         self._cursor = self._writer.cursor()
 
     @classmethod

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinfoldd.core.model import Prompt, Wait
+from pinfoldd.core.model import Prompt
 from pinfoldd.core.values import (
     CallState,
     Cause,
@@ -101,16 +101,21 @@ def test_results_of_a_set_are_nested_in_request_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "calls", "minutes", "label"),
+    ("mode", "calls", "seconds", "label"),
     [
         (WaitMode.EXACT, ["X"], None, "wait X"),
         (WaitMode.EXACT_ALL, ["X", "Y\n"], None, "wait X Y\\n"),
         (WaitMode.ANY_BACKGROUND, [], None, "wait"),
-        (WaitMode.ACTIVATING_INPUT, [], 5, "wait 5m"),
+        (WaitMode.ACTIVATING_INPUT, [], 300.0, "wait 5m"),
+        (WaitMode.ACTIVATING_INPUT, [], 299.9999, "wait 5m"),
+        (WaitMode.ACTIVATING_INPUT, [], 90.0, "wait 90s"),
+        (WaitMode.ACTIVATING_INPUT, [], None, "wait for input"),
     ],
 )
-def test_labels_of_waits(mode: WaitMode, calls: list[str], minutes: int | None, label: str) -> None:
-    assert waits.wait_label(Wait("w", "a", mode, calls, "", None), minutes) == label
+def test_labels_of_waits(
+    mode: WaitMode, calls: list[str], seconds: float | None, label: str
+) -> None:
+    assert waits.wait_label(mode, calls, seconds) == label
 
 
 def prompt(kind: PromptKind, body: str = "", **fields: str) -> Prompt:

@@ -453,10 +453,13 @@ class CallQueued(_message.Message):
     TASK_ID_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
     EXCLUSIVE_FIELD_NUMBER: _builtins.int
+    BACKGROUND_FIELD_NUMBER: _builtins.int
     tool: _builtins.str
     task_id: _builtins.str
     label: _builtins.str
     exclusive: _builtins.bool
+    background: _builtins.bool
+    """It was asked for in the background."""
     def __init__(
         self,
         *,
@@ -464,10 +467,11 @@ class CallQueued(_message.Message):
         task_id: _builtins.str = ...,
         label: _builtins.str = ...,
         exclusive: _builtins.bool = ...,
+        background: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exclusive", b"exclusive", "label", b"label", "task_id", b"task_id", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "exclusive", b"exclusive", "label", b"label", "task_id", b"task_id", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -641,9 +645,12 @@ class WaitInstalled(_message.Message):
     WAIT_ID_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
     CALL_IDS_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
     wait_id: _builtins.str
     mode: _builtins.str
     """"exact", "exact_all", "exact_any", "any_background" or "activating_input"."""
+    label: _builtins.str
+    """One line for people. Of an input wait: with the minutes that are in force, as in "wait 5m"."""
     @_builtins.property
     def call_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -652,10 +659,11 @@ class WaitInstalled(_message.Message):
         wait_id: _builtins.str = ...,
         mode: _builtins.str = ...,
         call_ids: _abc.Iterable[_builtins.str] | None = ...,
+        label: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_ids", b"call_ids", "mode", b"mode", "wait_id", b"wait_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_ids", b"call_ids", "label", b"label", "mode", b"mode", "wait_id", b"wait_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

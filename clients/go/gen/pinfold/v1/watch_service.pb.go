@@ -1147,11 +1147,13 @@ func (x *TurnEnded) GetCancelled() bool {
 
 // call.queued
 type CallQueued struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tool          string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Label         string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
-	Exclusive     bool                   `protobuf:"varint,4,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Tool      string                 `protobuf:"bytes,1,opt,name=tool,proto3" json:"tool,omitempty"`
+	TaskId    string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Label     string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	Exclusive bool                   `protobuf:"varint,4,opt,name=exclusive,proto3" json:"exclusive,omitempty"`
+	// It was asked for in the background.
+	Background    bool `protobuf:"varint,5,opt,name=background,proto3" json:"background,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1210,6 +1212,13 @@ func (x *CallQueued) GetLabel() string {
 func (x *CallQueued) GetExclusive() bool {
 	if x != nil {
 		return x.Exclusive
+	}
+	return false
+}
+
+func (x *CallQueued) GetBackground() bool {
+	if x != nil {
+		return x.Background
 	}
 	return false
 }
@@ -1566,8 +1575,10 @@ type WaitInstalled struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	WaitId string                 `protobuf:"bytes,1,opt,name=wait_id,json=waitId,proto3" json:"wait_id,omitempty"`
 	// "exact", "exact_all", "exact_any", "any_background" or "activating_input".
-	Mode          string   `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
-	CallIds       []string `protobuf:"bytes,3,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
+	Mode    string   `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	CallIds []string `protobuf:"bytes,3,rep,name=call_ids,json=callIds,proto3" json:"call_ids,omitempty"`
+	// One line for people. Of an input wait: with the minutes that are in force, as in "wait 5m".
+	Label         string `protobuf:"bytes,4,opt,name=label,proto3" json:"label,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1621,6 +1632,13 @@ func (x *WaitInstalled) GetCallIds() []string {
 		return x.CallIds
 	}
 	return nil
+}
+
+func (x *WaitInstalled) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
 }
 
 type WaitSettled struct {
@@ -2466,13 +2484,16 @@ const file_pinfold_v1_watch_service_proto_rawDesc = "" +
 	"\tTurnEnded\x12\x17\n" +
 	"\aturn_id\x18\x01 \x01(\tR\x06turnId\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\tR\x06answer\x12\x1c\n" +
-	"\tcancelled\x18\x03 \x01(\bR\tcancelled\"m\n" +
+	"\tcancelled\x18\x03 \x01(\bR\tcancelled\"\x8d\x01\n" +
 	"\n" +
 	"CallQueued\x12\x12\n" +
 	"\x04tool\x18\x01 \x01(\tR\x04tool\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05label\x18\x03 \x01(\tR\x05label\x12\x1c\n" +
-	"\texclusive\x18\x04 \x01(\bR\texclusive\"A\n" +
+	"\texclusive\x18\x04 \x01(\bR\texclusive\x12\x1e\n" +
+	"\n" +
+	"background\x18\x05 \x01(\bR\n" +
+	"background\"A\n" +
 	"\vCallStarted\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12 \n" +
 	"\fsub_agent_id\x18\x02 \x01(\tR\n" +
@@ -2495,11 +2516,12 @@ const file_pinfold_v1_watch_service_proto_rawDesc = "" +
 	"\areceipt\x18\x01 \x01(\v2\x17.pinfold.v1.KillReceiptR\areceipt\"9\n" +
 	"\x0fCancelRequested\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"W\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\"m\n" +
 	"\rWaitInstalled\x12\x17\n" +
 	"\await_id\x18\x01 \x01(\tR\x06waitId\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x19\n" +
-	"\bcall_ids\x18\x03 \x03(\tR\acallIds\"\x96\x01\n" +
+	"\bcall_ids\x18\x03 \x03(\tR\acallIds\x12\x14\n" +
+	"\x05label\x18\x04 \x01(\tR\x05label\"\x96\x01\n" +
 	"\vWaitSettled\x12\x17\n" +
 	"\await_id\x18\x01 \x01(\tR\x06waitId\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x18\n" +
