@@ -233,6 +233,11 @@ class TestPreemption:
         assert len(await kid.prompts(NOTICE)) == 1
 
 
+async def labels(me: Actor) -> list[str]:
+    """Of all waits so far."""
+    return [event.wait_installed.label for event in await me.tree("wait.installed")]
+
+
 async def test_all_its_waits_end_and_a_retry_delivers_once(
     me: Actor, gates: Callable[[], Gate]
 ) -> None:
@@ -243,7 +248,8 @@ async def test_all_its_waits_end_and_a_retry_delivers_once(
     exact = await me.parked("exact", tool_call_id="X")
     both = await me.parked("both", tool_call_ids=["Y", "Z"])
     bare = await me.parked("bare")
-    for_input = await me.parked("input", timeout_minutes=5)
+    for_input = await me.parked("input", timeout_minutes=1)
+    assert await labels(me) == ["wait X", "wait Y Z", "wait", "wait 5m"]  # 5: the least there is
     await me.agent.message(me.id, "hi")
     for wait, mode in ((exact, "exact"), (both, "exact_all"), (bare, "any_background")):
         answer = await wait

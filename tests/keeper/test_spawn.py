@@ -13,6 +13,7 @@ import pytest
 from keeper.harness import ENV, Harness, descriptors, eventually
 from pinfoldd.keeper.messages import (
     Acknowledge,
+    Base,
     Empty,
     Exited,
     Input,
@@ -23,6 +24,16 @@ from pinfoldd.keeper.messages import (
 )
 
 pytestmark = pytest.mark.timeout(30)
+
+
+def test_the_common_environment(own: Harness) -> None:
+    """What it has that no process can have is left out, and not a reason to start nothing."""
+    common = {"PATH": "/usr/bin:/bin", "A": "base", "B": "base", "bad=name": "x", "C": "a\0b"}
+    own.link.send(Base(common))
+    group = own.run(b"", argv=["env", "-0"], env={"B": "own", "ENV": "/x"}).group
+    found = dict(entry.split(b"=", 1) for entry in own.output(group).split(b"\0") if entry)
+    assert {name for name in found if not name.startswith(b"PINFOLD_")} == {b"PATH", b"A", b"B"}
+    assert (found[b"A"], found[b"B"]) == (b"base", b"own")
 
 
 def _fails(keeper: Harness, script: str | bytes = "true", **fields: Any) -> SpawnFailed:

@@ -107,6 +107,28 @@ def test_receipt_of_the_deaf(keeper: Harness, mark: str) -> None:
     assert 0.2 <= receipt.seconds < 1.2
 
 
+def test_who_was_seen_below_the_leader_stays_known(
+    keeper: Harness, mark: str, tmp_path: Path
+) -> None:
+    """Its mark, environment and session are gone by the time its parent is: what is left is
+    that it was there when the stop began."""
+    go = tmp_path / "go"
+    child = f"trap '' TERM; until [ -e {go} ]; do sleep 0.02; done; exec setsid sleep {mark}"
+    group = keeper.spawn(
+        f'(ulimit -m 100; exec env -i sh -c "{child}") & '
+        "trap 'sleep 0.4; exit 0' TERM; echo r; while :; do sleep 0.02; done"
+    )
+    keeper.prints(group, b"r")
+    eventually(lambda: alive(mark))
+    keeper.link.send(Stop(group, 0.8))
+    time.sleep(0.1)
+    go.touch()
+    empty = keeper.link.wait(Empty, group)
+    assert not alive(mark)
+    assert empty.receipt is not None
+    assert empty.receipt.escaped >= 1
+
+
 def test_handler_runs_and_its_code_counts(keeper: Harness) -> None:
     group = keeper.spawn("trap 'sleep 0.2; exit 0' TERM; echo r; while :; do sleep 0.05; done")
     keeper.prints(group, b"r")
