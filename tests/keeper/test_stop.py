@@ -112,17 +112,19 @@ def test_who_was_seen_below_the_leader_stays_known(
 ) -> None:
     """Its mark, environment and session are gone by the time its parent is: what is left is
     that it was there when the stop began."""
-    go = tmp_path / "go"
-    child = f"trap '' TERM; until [ -e {go} ]; do sleep 0.02; done; exec setsid sleep {mark}"
+    go, leave = tmp_path / "go", tmp_path / "leave"
+    child = f"until [ -e {go} ]; do sleep 0.02; done; exec setsid sleep {mark}"
     group = keeper.spawn(
-        f'(ulimit -m 100; exec env -i sh -c "{child}") & '
-        "trap 'sleep 0.4; exit 0' TERM; echo r; while :; do sleep 0.02; done"
+        f"trap '' TERM; (ulimit -m 100; exec env -i sh -c '{child}') & "
+        f"echo r; until [ -e {leave} ]; do sleep 0.02; done"
     )
     keeper.prints(group, b"r")
     eventually(lambda: alive(mark))
-    keeper.link.send(Stop(group, 0.8))
+    keeper.link.send(Stop(group, 1.0))
     time.sleep(0.1)
     go.touch()
+    eventually(lambda: [pid for pid in alive(mark) if is_sleep(pid)])
+    leave.touch()
     empty = keeper.link.wait(Empty, group)
     assert not alive(mark)
     assert empty.receipt is not None
