@@ -15,7 +15,7 @@ _GIB = 1 << 30
 
 def run(bench: Bench) -> Iterator[Row]:
     size = bench.size(_GIB, _GIB >> 3)
-    rounds = bench.size(2, 1)
+    rounds = bench.size(4, 2)
     with bench.supervisor() as supervisor:
         agent = supervisor.agent("output")
         for load in bench.loads:

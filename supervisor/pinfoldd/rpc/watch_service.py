@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import cast
 
 from pinfold.v1 import watch_service_pb2
 from pinfoldd.core.reasons import Reason, Rejected
@@ -73,12 +72,12 @@ class WatchService:
         """The next response to a watcher without a filter, and where it goes on."""
         log = self._do.loop.store.log
         if not self._recent(start):
-            wires = log.wires(start, wire.PROMPT_QUEUED, 4_000, _MAX_BYTES)
-            for at, found in enumerate(wires):
-                if found is None:
-                    (row, *_) = log.read(start + at, 1)
-                    wires[at] = wire.hide_internal(row.name, row.wire)
-            return start + len(wires), wire.watch_response_bytes(cast(list[bytes], wires))
+            wires = log.wires(start, max_bytes=_MAX_BYTES)
+            end = start + len(wires)
+            for revision in log.prompts(start, end):
+                at = revision - start
+                wires[at] = wire.hide_internal(wire.PROMPT_QUEUED, wires[at])
+            return end, wire.watch_response_bytes(wires)
         # Most watchers are at the end of the log, and get the same: it is made once.
         span = (start, self._do.loop.committed_revision)
         if self._shared[0] != span:

@@ -105,7 +105,10 @@ def hide_internal(name: str, event: bytes) -> bytes:
 def watch_response_bytes(events: Sequence[bytes]) -> bytes:
     """A serialized WatchResponse of serialized events, without parsing them."""
     parts = [b""] * (2 * len(events))
-    parts[::2] = [_FRAMES[n] if n < len(_FRAMES) else _frame(n) for n in map(len, events)]
+    try:
+        parts[::2] = map(_FRAMES.__getitem__, map(len, events))
+    except IndexError:  # a long one among them
+        parts[::2] = [_frame(len(event)) for event in events]
     parts[1::2] = events
     return b"".join(parts)
 

@@ -99,6 +99,37 @@ def test_reading_in_pieces_misses_nothing_and_splits_no_decision(
         log.close()
 
 
+@pytest.mark.parametrize(("limit", "max_bytes"), [(1, 1 << 20), (700, 1 << 20), (9999, 3000)])
+def test_bare_wires_in_pieces_miss_nothing_and_split_no_decision(
+    log: Log, limit: int, max_bytes: int
+) -> None:
+    sizes = [1, 3, 1200, 1, 1, 700, 2, *[1] * 600, 40]  # some over any limit
+    for size in sizes:
+        first = log.last_revision() + 1
+        log.append([r._replace(wire=b"%d" % r.revision) for r in batch(first, size, b"x")])
+    ends = {sum(sizes[:n]) + 1 for n in range(len(sizes) + 1)}
+    start, seen = 1, []
+    while wires := log.wires(start, limit, max_bytes):
+        seen += wires
+        start += len(wires)
+        assert start in ends
+    assert seen == [b"%d" % revision for revision in range(1, sum(sizes) + 1)]
+
+
+def test_where_prompts_were_queued(log: Log) -> None:
+    records = batch(1, 9)
+    log.append(
+        [r._replace(name="prompt.queued") if r.revision in (2, 5, 9) else r for r in records]
+    )
+    assert log.prompts(1, 10) == [2, 5, 9]
+    assert log.prompts(3, 9) == [5]
+    plan = log._reader.execute(
+        "EXPLAIN QUERY PLAN SELECT revision FROM log WHERE name = 'prompt.queued' "
+        "AND revision >= 1 AND revision < 9 ORDER BY revision"
+    ).fetchall()
+    assert "INDEX prompts" in plan[0][-1]  # or catching up reads the log twice
+
+
 def test_a_row_has_what_a_watcher_needs(log: Log) -> None:
     log.append(batch(1, 2))
     (first, second) = log.read(1)
