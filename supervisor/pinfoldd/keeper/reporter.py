@@ -15,7 +15,7 @@ GREW_FIRST = 0.002
 """Seconds until output is reported: a command that ends sooner needs no report of its own."""
 GREW_AGAIN = 0.010
 """Least seconds between two reports of growth."""
-STARTED_WITHIN = 0.002
+STARTED_WITHIN = 0.004
 """Seconds until a start is reported: that of a command that ends sooner goes with its end,
 because each message wakes the daemon for a decision and a commit."""
 
@@ -31,7 +31,8 @@ class Reporter:
         self._grew_timer: Timer | None = None
         self._grew_last = 0.0
         self._closing: list[Group] = []
-        self._starts: dict[int, bytes] = {}  # frames that are to be sent in a moment
+        self._starts: dict[int, tuple[bytes, float]] = {}  # frames, and when they are due
+        self._starts_timer: Timer | None = None
         self._exits: dict[int, Group] = {}  # of this turn, which may find them empty as well
         self._afterwards: list[Callable[[], None]] = []
 
@@ -98,22 +99,27 @@ class Reporter:
         if self._connection is None:
             return
         if isinstance(fact, m.Started):
-            if not self._starts:
-                self._loop.call_later(STARTED_WITHIN, self._tell_starts)
-            self._starts[fact.group] = frame
+            self._starts[fact.group] = (frame, time.monotonic() + STARTED_WITHIN)
+            if self._starts_timer is None:
+                self._starts_timer = self._loop.call_later(STARTED_WITHIN, self._tell_starts)
         else:
             self._tell_start(fact.group)
             self._connection.send(frame)
 
     def _tell_start(self, number: int) -> None:
         """Before anything else of this group is told."""
-        frame = self._starts.pop(number, None)
-        if frame is not None and self._connection is not None:
-            self._connection.send(frame)
+        start = self._starts.pop(number, None)
+        if start is not None and self._connection is not None:
+            self._connection.send(start[0])
 
     def _tell_starts(self) -> None:
-        for number in list(self._starts):
+        now = time.monotonic()
+        for number, (_, due) in list(self._starts.items()):
+            if due > now:  # as are all that follow
+                self._starts_timer = self._loop.call_at(due, self._tell_starts)
+                return
             self._tell_start(number)
+        self._starts_timer = None
 
     def afterwards(self, callback: Callable[[], None]) -> None:
         """Call it at the end of the turn, when everyone has been told."""
