@@ -76,6 +76,10 @@ def run(config: Config, ready_fd: int | None = None) -> int:
     # Before grpc is imported: this process never forks, and its handlers would slow every
     # start of the keeper.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    # The thread that waits for the server's next event reads the sockets as well, instead of
+    # getting what a pool of threads has read: a fifth less of processor time for each call. A
+    # gRPC that has no such choice any more says so in one line of the log, and goes on.
+    os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_listener")
     import uvloop
 
     from pinfoldd.supervisor import Supervisor
