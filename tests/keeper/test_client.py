@@ -68,6 +68,35 @@ def test_orders_and_reports(own: Harness) -> None:
     asyncio.run(main())
 
 
+def test_a_report_that_cannot_be_taken_in_ends_the_link(own: Harness) -> None:
+    """Or the reports that came with it would be lost, and nobody would ask for them again."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        daemon = Daemon()
+
+        def on_report(report: Report) -> None:
+            daemon.on_report(report)
+            if isinstance(report, Started):
+                raise ValueError("a fault of ours")
+
+        link = await KeeperLink.connect(own.state, on_report, daemon.on_lost)
+        link.send(Spawn(group=1, body=b"exit 7", env=dict(ENV)))
+        await daemon.until(lambda: daemon.lost)
+        assert not [r for r in daemon.reports if isinstance(r, Exited)]
+        again = Daemon()
+        link = await KeeperLink.connect(own.state, again.on_report, again.on_lost)
+        await again.until(lambda: again.reports)
+        (hello,) = again.reports
+        assert isinstance(hello, Hello)
+        (report,) = hello.groups
+        assert report.started
+        assert (daemon.lost, again.lost) == (1, 0)
+        link.close()
+
+    asyncio.run(main())
+
+
 def test_large_frames(own: Harness) -> None:
     async def main() -> None:
         daemon = Daemon()

@@ -124,7 +124,12 @@ class KeeperLink:
         for report in reports:
             if self._closed:
                 return
-            self._on_report(report)  # type: ignore[arg-type]
+            try:
+                self._on_report(report)  # type: ignore[arg-type]
+            except BaseException:
+                # What came with it would be lost: on the next link all of it is told again.
+                self._lose()
+                raise
 
     def _write(self, data: memoryview) -> None:
         try:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
+
+import grpc
 
 from pinfold.v1 import call_pb2, call_service_pb2
 from pinfoldd import shell_spec
@@ -17,9 +20,11 @@ from pinfoldd.core.values import WaitMode
 from pinfoldd.render import acknowledgements, labels
 from pinfoldd.rpc import checks, convert, errors, wire
 from pinfoldd.rpc.answers import Answers
-from pinfoldd.rpc.door import Door, caller
+from pinfoldd.rpc.door import FAULT, Door, caller
 from pinfoldd.rpc.errors import Invalid
 from pinfoldd.rpc.operations import Operations
+
+log = logging.getLogger(__name__)
 
 MAX_SET = 64
 _ARGV_BYTES = 131_071
@@ -203,16 +208,22 @@ class CallService:
     ) -> call_service_pb2.WaitStreamResponse.Answer:
         """One wait of a stream: what would be an RPC's error is data."""
         answer = call_service_pb2.WaitStreamResponse.Answer
+        failure = call_service_pb2.WaitStreamResponse.Failure
         try:
             self._door.check(caller.get(), request.agent_id)
             response = await self.Wait(request)
         except Rejected as error:
-            failure = call_service_pb2.WaitStreamResponse.Failure(
+            refused = failure(
                 code=errors.CODES[error.reason].value[0],
                 reason=error.reason,
                 message=errors.message(error),
             )
-            return answer(wait_id=request.wait_id, failure=failure)
+            return answer(wait_id=request.wait_id, failure=refused)
+        except Exception:
+            # Whoever waits for this answer would wait for as long as the stream is open.
+            log.exception("a wait of WaitStream failed")
+            internal = grpc.StatusCode.INTERNAL.value[0]
+            return answer(wait_id=request.wait_id, failure=failure(code=internal, message=FAULT))
         return answer(wait_id=response.wait_id, response=response)
 
     # ------------------------------------------------------------ output and input

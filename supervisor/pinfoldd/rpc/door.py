@@ -54,7 +54,7 @@ class Principal(NamedTuple):
         return False
 
 
-_FAULT = "a fault of the supervisor; see its log"
+FAULT = "a fault of the supervisor; see its log"
 _HEAR_SECONDS = 1.0
 OPERATOR = Principal()
 caller: ContextVar[Principal] = ContextVar("caller", default=OPERATOR)
@@ -152,7 +152,7 @@ class Door:
                 raise
             except Exception:
                 log.exception("%s failed", name)
-                await context.abort(grpc.StatusCode.INTERNAL, _FAULT)
+                await context.abort(grpc.StatusCode.INTERNAL, FAULT)
 
         return handle
 
@@ -179,7 +179,7 @@ class Door:
                 raise
             except Exception:
                 log.exception("%s failed", name)
-                await context.abort(grpc.StatusCode.INTERNAL, _FAULT)
+                await context.abort(grpc.StatusCode.INTERNAL, FAULT)
 
         return handle
 
