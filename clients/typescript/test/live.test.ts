@@ -195,22 +195,19 @@ describe("with a supervisor", { skip: noSupervisor }, () => {
     const { callId } = await owner.run("sleep 0.3", { background: true });
     let open = true;
     async function* requests() {
-      yield {
-        wait: { agentId, waitId: "one", form: { case: "exact", value: { callId } } },
-      } as const;
-      for (let i = 0; i < many; i++) {
-        const form = { case: "exact", value: { callId: `none-${i}` } } as const;
-        yield { wait: { agentId, waitId: `w${i}`, form } };
-      }
+      const exact = (waitId: string, callId: string) =>
+        ({ agentId, waitId, form: { case: "exact", value: { callId } } }) as const;
+      yield { waits: [exact("one", callId)] };
+      yield { waits: Array.from({ length: many }, (_, i) => exact(`w${i}`, `none-${i}`)) };
       while (open) {
         await sleep(10);
       }
     }
     const seen = new Map<string, string>();
-    for await (const { waitId, answer } of supervisor
-      .client()
-      .connection.calls.waitStream(requests())) {
-      seen.set(waitId, answer.case === "failure" ? answer.value.reason : (answer.case ?? ""));
+    for await (const { answers } of supervisor.client().connection.calls.waitStream(requests())) {
+      for (const { waitId, answer } of answers) {
+        seen.set(waitId, answer.case === "failure" ? answer.value.reason : (answer.case ?? ""));
+      }
       if (seen.size === many + 1) {
         open = false;
       }
