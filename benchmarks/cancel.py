@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.harness import (
     ESCAPEES,
-    SHELL,
     SLEEPING,
     STUBBORN,
     TREE,
-    Answer,
     Bench,
     Load,
     Server,
     Sleeper,
     Supervisor,
+    cancels,
     interleave,
     seconds,
 )
@@ -62,27 +61,15 @@ def _row(
     accepted: list[float] = []
     left, killed, repeats = 0, 0, 0
 
-    def cancels(echo: str = "") -> Answer:
-        return load.call(
-            "cancel",
-            address=supervisor.address,
-            agent=agent,
-            n=each,
-            script=sleeper.script,
-            ready=sleeper.ready,
-            grace=sleeper.grace,
-            shell=SHELL,
-            echo=echo,
-        )
-
     def echo() -> list[float]:
         """The bare server's answer at the moment at which a cancel would be asked for: after
         the start of a shell everything answers later than at the fifth echo in a row."""
-        return seconds(cancels(bench.bare.address)["echoed"])
+        told = cancels(load, supervisor, agent, sleeper, each, echo=bench.bare.address)
+        return seconds(told["echoed"])
 
     def cancel() -> list[float]:
         nonlocal left, killed, repeats
-        told = cancels()
+        told = cancels(load, supervisor, agent, sleeper, each)
         left += told["left"]
         killed += told["killed"]
         repeats += each

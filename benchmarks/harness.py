@@ -259,7 +259,7 @@ def processes_with(name: str, value: str) -> list[int]:
     return found
 
 
-# ---------------------------------------------------------------- the bench
+# ---------------------------------------------------------------- what is cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +281,26 @@ ESCAPEES = Sleeper(
     "escapees",
 )
 STUBBORN = Sleeper("trap '' TERM; echo r; exec sleep 1000", 2, "kill", grace=0.1)
+
+
+def cancels(
+    load: Load, supervisor: Supervisor, agent: str, sleeper: Sleeper, n: int, echo: str = ""
+) -> Answer:
+    """Start it, wait until it is ready, cancel it: `n` times. See `load/__init__.py`."""
+    return load.call(
+        "cancel",
+        address=supervisor.address,
+        agent=agent,
+        n=n,
+        script=sleeper.script,
+        ready=sleeper.ready,
+        grace=sleeper.grace,
+        shell=SHELL,
+        echo=echo,
+    )
+
+
+# ---------------------------------------------------------------- the bench
 
 
 class Bench:

@@ -18,7 +18,7 @@ from pinfoldd.core.engine import Engine
 from pinfoldd.core.settings import Settings
 from pinfoldd.core.values import Exit, Extent, Now, Surface
 from pinfoldd.rpc import wire
-from pinfoldd.store import Record, Store, encode_event
+from pinfoldd.store import Record, Store
 
 _BATCH = 2_000
 _SPEC = shell_spec.encode(
@@ -43,19 +43,7 @@ def _write(directory: Path, calls: int) -> Path:
         events = engine.handle(command, Now(began.mono + at, began.wall + at))
         for stamp, event in events:
             name, sent = wire.serialized(stamp, event, engine.state)
-            pending.append(
-                Record(
-                    stamp.revision,
-                    stamp.decision,
-                    stamp.mono,
-                    stamp.wall,
-                    event.agent,
-                    getattr(event, "call", ""),
-                    name,
-                    encode_event(event),
-                    sent,
-                )
-            )
+            pending.append(Record.of(stamp, event, name, sent))
         if len(pending) >= _BATCH:
             store.log.append(pending)
             pending.clear()

@@ -5,7 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from benchmarks.harness import SHELL, SLEEPING, Bench, Load, Supervisor, interleave, seconds
+from benchmarks.harness import (
+    SHELL,
+    SLEEPING,
+    Bench,
+    Load,
+    Supervisor,
+    cancels,
+    interleave,
+    seconds,
+)
 from benchmarks.history import history
 from benchmarks.stats import Goal, Row, timed
 
@@ -57,17 +66,7 @@ def _compare(
 
 
 def _cancel(load: Load, supervisor: Supervisor) -> list[float]:
-    told = load.call(
-        "cancel",
-        address=supervisor.address,
-        agent="scale",
-        n=_EACH,
-        script=SLEEPING.script,
-        ready=SLEEPING.ready,
-        grace=SLEEPING.grace,
-        shell=SHELL,
-    )
-    return seconds(told["ended"])
+    return seconds(cancels(load, supervisor, "scale", SLEEPING, _EACH)["ended"])
 
 
 def _run(load: Load, supervisor: Supervisor) -> list[float]:

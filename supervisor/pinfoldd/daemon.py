@@ -19,8 +19,6 @@ log = logging.getLogger("pinfoldd")
 
 LOCKED = 3  # exit status: another supervisor has this state directory
 BAD_SETTINGS = 2
-_KEEPER_RETRY_SECONDS = 1.0
-_STOP_GRACE = 2.0  # seconds that RPCs under way get when the server stops
 
 
 def main() -> None:

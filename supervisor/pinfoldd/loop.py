@@ -25,7 +25,7 @@ from pinfoldd.core.model import State
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.tasks import CursorMoved
 from pinfoldd.core.values import Now, Stamp
-from pinfoldd.store import Record, Store, StoreError, encode_event
+from pinfoldd.store import Record, Store, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -191,19 +191,7 @@ class Loop:
     def _record(self, events: Events) -> None:
         for stamp, event in events:
             name, wire = self._wire(stamp, event, self.engine.state)
-            self._pending.append(
-                Record(
-                    stamp.revision,
-                    stamp.decision,
-                    stamp.mono,
-                    stamp.wall,
-                    event.agent,
-                    getattr(event, "call", ""),
-                    name,
-                    encode_event(event),
-                    wire,
-                )
-            )
+            self._pending.append(Record.of(stamp, event, name, wire))
 
     def _commit(self, decided: Events) -> None:
         if self._pending:

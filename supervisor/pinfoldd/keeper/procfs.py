@@ -84,7 +84,7 @@ def boot_id() -> str:
     return (read_file("/proc/sys/kernel/random/boot_id") or b"unknown").decode().strip()
 
 
-def children(pid: int, threads: int = 1) -> list[int]:
+def children(pid: int, threads: int) -> list[int]:
     """The direct children of `pid`, zombies included. `threads`: how many it has."""
     path = f"/proc/{pid}/task"
     if threads <= 1:

@@ -29,7 +29,8 @@ class WatchService:
         self._do = operations
         self._answers = answers
         self._door = door
-        self._shared: tuple[tuple[int, int], bytes] = ((0, 0), b"")
+        # What the last watcher at the end of the log got: from, up to before, response.
+        self._shared = (0, 0, b"")
 
     async def Watch(
         self, request: watch_service_pb2.WatchRequest
@@ -79,13 +80,9 @@ class WatchService:
                 wires[at] = wire.hide_internal(wire.PROMPT_QUEUED, wires[at])
             return end, wire.watch_response_bytes(wires)
         # Most watchers are at the end of the log, and get the same: it is made once.
-        span = (start, self._do.loop.committed_revision)
-        if self._shared[0] != span:
-            rows = self._read(start)
-            span = (start, rows[-1].revision)
-            kept = [wire.hide_internal(row.name, row.wire) for row in rows]
-            self._shared = (span, wire.watch_response_bytes(kept))
-        return span[1] + 1, self._shared[1]
+        if self._shared[:2] != (start, self._do.loop.committed_revision + 1):
+            self._shared = (start, *self._some(start, _everyone, show=False))
+        return self._shared[1:]
 
     def _some(self, start: int, seen: Seen, *, show: bool) -> tuple[int, bytes]:
         """The same for a filter; no bytes if none of the next events pass it."""

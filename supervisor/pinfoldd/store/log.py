@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Self
 
 from pinfoldd.core.events import Event
 from pinfoldd.core.values import Stamp
-from pinfoldd.store.codec import decode_event
+from pinfoldd.store.codec import decode_event, encode_event
 from pinfoldd.store.errors import StoreError
 
 Durability = Literal["process", "full"]
@@ -69,6 +69,20 @@ class Record(NamedTuple):
     name: str  # as clients filter by it
     event: bytes  # `encode_event` of it
     wire: bytes  # as clients get it
+
+    @classmethod
+    def of(cls, stamp: Stamp, event: Event, name: str, wire: bytes) -> Record:
+        return cls(
+            stamp.revision,
+            stamp.decision,
+            stamp.mono,
+            stamp.wall,
+            event.agent,
+            getattr(event, "call", ""),
+            name,
+            encode_event(event),
+            wire,
+        )
 
 
 class Row(NamedTuple):

@@ -10,7 +10,7 @@ from pinfoldd.core import events as e
 from pinfoldd.core.apply import apply
 from pinfoldd.core.model import Call, State
 from pinfoldd.core.values import CallState, Cause, Extent, Result, Stamp, Surface
-from pinfoldd.store import Record, Store, StoreError, encode_event, snapshot
+from pinfoldd.store import Record, Store, StoreError, snapshot
 
 
 @pytest.fixture
@@ -64,19 +64,7 @@ def grow(store: Store, state: State, events: list[e.Event]) -> None:
     for revision, event in enumerate(events, first):
         stamp = Stamp(revision, first, revision / 3, revision / 7)
         apply(state, event, stamp)
-        records.append(
-            Record(
-                revision,
-                first,
-                stamp.mono,
-                stamp.wall,
-                event.agent,
-                getattr(event, "call", ""),
-                "n",
-                encode_event(event),
-                b"w",
-            )
-        )
+        records.append(Record.of(stamp, event, "n", b"w"))
     store.log.append(records)
 
 
