@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from agents.harness import ROLES, Actor, actor_of
 from pinfold import Client
+from shared_supervisor import connected, gate, gates, shared
 from support import Supervisor
-from tasks.harness import Gate, configure
+
+__all__ = ["connected", "gate", "gates", "shared"]
 
 Open = Callable[..., Awaitable[Actor]]
 
@@ -21,22 +21,6 @@ Open = Callable[..., Awaitable[Actor]]
 def settings(request: pytest.FixtureRequest) -> str:
     """The settings of the file's supervisor: `SETTINGS` of the file before the roles."""
     return str(getattr(request.module, "SETTINGS", "")) + ROLES
-
-
-@pytest.fixture(scope="module")
-def shared(settings: str) -> Iterator[Supervisor]:
-    """At the end nothing of it may be left."""
-    supervisor = Supervisor()
-    configure(supervisor, settings)
-    supervisor.start()
-    yield supervisor
-    supervisor.stop()
-
-
-@pytest.fixture
-async def connected(shared: Supervisor) -> AsyncIterator[Client]:
-    async with shared.client() as client:
-        yield client
 
 
 @pytest.fixture
@@ -53,14 +37,3 @@ async def open_actor(shared: Supervisor, connected: Client) -> AsyncIterator[Ope
 @pytest.fixture
 async def me(open_actor: Open) -> Actor:
     return await open_actor()
-
-
-@pytest.fixture
-def gates() -> Iterator[Callable[[], Gate]]:
-    with tempfile.TemporaryDirectory(prefix="g-", dir="/tmp") as directory:
-        yield lambda: Gate(Path(directory))
-
-
-@pytest.fixture
-def gate(gates: Callable[[], Gate]) -> Gate:
-    return gates()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from pinfold import Client
+from shared_supervisor import connected, gate, gates, shared
 from support import Supervisor
-from tasks.harness import Gate, Owner, configure, owner_of
+from tasks.harness import Owner, owner_of
+
+__all__ = ["connected", "gate", "gates", "shared"]
 
 Open = Callable[..., Awaitable[Owner]]
 
@@ -20,22 +21,6 @@ Open = Callable[..., Awaitable[Owner]]
 def settings(request: pytest.FixtureRequest) -> str:
     """The settings file of the file's supervisor; a file of tests may define `SETTINGS`."""
     return str(getattr(request.module, "SETTINGS", ""))
-
-
-@pytest.fixture(scope="module")
-def shared(settings: str) -> Iterator[Supervisor]:
-    """At the end nothing of it may be left."""
-    supervisor = Supervisor()
-    configure(supervisor, settings)
-    supervisor.start()
-    yield supervisor
-    supervisor.stop()
-
-
-@pytest.fixture
-async def connected(shared: Supervisor) -> AsyncIterator[Client]:
-    async with shared.client() as client:
-        yield client
 
 
 @pytest.fixture
@@ -58,15 +43,3 @@ async def owner(open_owner: Open) -> Owner:
 def via(request: pytest.FixtureRequest) -> str:
     """Through the typed service, and as a model."""
     return str(request.param)
-
-
-@pytest.fixture
-def gates() -> Iterator[Callable[[], Gate]]:
-    # A short path: it is a part of labels.
-    with tempfile.TemporaryDirectory(prefix="g-", dir="/tmp") as directory:
-        yield lambda: Gate(Path(directory))
-
-
-@pytest.fixture
-def gate(gates: Callable[[], Gate]) -> Gate:
-    return gates()
