@@ -14,6 +14,7 @@ Numbers 0 and 1, and the keeper's own group, are never signalled at all.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -39,6 +40,10 @@ _SLOW_ROUND = 1.0
 _MAX_LINES = 64
 _WALK = 2048  # processes looked at in one step: about 50 ms for all other groups
 _WHOLE_GROUP = 4  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
+
+Signals = tuple[int, ...]
+"""What one target gets in one go. TERM and CONT in two passes over all targets would not
+reach the same ones: the first that die of the TERM take others with them."""
 
 
 class Ending(Generic[F]):
@@ -102,9 +107,7 @@ class Ending(Generic[F]):
             self._kill()
             return
         self.deadline = self.started + grace
-        members = self._look(_WALK)
-        self._send(members, number, "term")
-        self._send(members, SIGCONT, "term")
+        self._send(self._look(_WALK), (number, SIGCONT), "term")
         self._schedule_next()
 
     def _schedule_next(self) -> None:
@@ -125,7 +128,8 @@ class Ending(Generic[F]):
         if not self._family.leader_alive and not self._family.orphans:
             return
         again = [m for m in self._look(_WALK) if not procfs.catches(m.pid, self._signal)]
-        self._log(self._signal, sum(self._signal_one(m.pid, self._signal) for m in again), "term")
+        asked = (self._signal,)
+        self._log(asked, sum(self._signal_one(m.pid, asked) for m in again), "term")
         self._schedule_next()
 
     def join(self, grace: float) -> None:
@@ -148,13 +152,13 @@ class Ending(Generic[F]):
         stats = [stat for pid in fresh if (stat := procfs.stat(pid)) is not None and stat.alive]
         if self._killing:
             self._note_seen(stats)
-            self._send(stats, SIGKILL, "sweep")
+            self._send(stats, (SIGKILL,), "sweep")
             return
         missed = [stat for stat in stats if stat.pid not in self._seen]
         self._note_seen(stats)
         # one by one: others of their process group have had the signal, and may count them
-        for number in (self._signal, SIGCONT):
-            self._log(number, sum(self._signal_one(s.pid, number) for s in missed), "term")
+        asked = (self._signal, SIGCONT)
+        self._log(asked, sum(self._signal_one(s.pid, asked) for s in missed), "term")
 
     def finish(self) -> Receipt:
         """The group is proven empty: the receipt."""
@@ -187,7 +191,7 @@ class Ending(Generic[F]):
         self._census.refresh()
         members = self._look(_WALK)
         self._told.update(self._family.orphans)
-        self._send(members, SIGKILL, "kill")
+        self._send(members, (SIGKILL,), "kill")
         if self._cgroup_kill is not None:
             # whoever is not in there by any mishap has had the signal already
             self._cgroup_kill()
@@ -242,8 +246,8 @@ class Ending(Generic[F]):
 
     # ------------------------------------------------------------ signals
 
-    def _send(self, members: list[procfs.Stat], number: int, step: str) -> None:
-        """One signal to all of `members`, each by the surest way there is for it."""
+    def _send(self, members: list[procfs.Stat], signals: Signals, step: str) -> None:
+        """To all of `members`, each by the surest way there is for it."""
         own = self._family.pid
         groups: dict[int, list[procfs.Stat]] = {}
         for member in members:
@@ -252,55 +256,56 @@ class Ending(Generic[F]):
         reached = 0
         if inside:
             if self._pinned():
-                reached = len(inside) if self._killpg(own, number) else 0
+                reached = len(inside) if self._killpg(own, signals) else 0
             else:
-                reached = sum(self._signal_one(member.pid, number) for member in inside)
+                reached = sum(self._signal_one(member.pid, signals) for member in inside)
         outside = 0
         for pgid, some in groups.items():
-            outside += self._signal_group(pgid, some, number)
+            outside += self._signal_group(pgid, some, signals)
         if step != "kill":
-            self._log(number, reached + outside, step)
+            self._log(signals, reached + outside, step)
             return
-        self._log(number, reached, "kill")
-        self._log(number, outside, "sweep")
+        self._log(signals, reached, "kill")
+        self._log(signals, outside, "sweep")
 
-    def _log(self, number: int, pids: int, step: str) -> None:
+    def _log(self, signals: Signals, pids: int, step: str) -> None:
         if not pids:
             return
         self._effect = step
-        if len(self._lines) < _MAX_LINES:
-            self._lines.append(Signalled(number, time.monotonic(), pids, step))
+        for number in signals:
+            if len(self._lines) < _MAX_LINES:
+                self._lines.append(Signalled(number, time.monotonic(), pids, step))
 
     def _pinned(self) -> bool:
         """Whether the leader's process group is certainly still ours."""
         family = self._family
         return family.leader_alive or any(_pgid(pid) == family.pid for pid in family.orphans)
 
-    def _killpg(self, pgid: int, number: int) -> bool:
+    def _killpg(self, pgid: int, signals: Signals) -> bool:
         if pgid <= 1 or pgid == os.getpgrp():
             return False
         try:
-            os.killpg(pgid, number)
+            _each(signals, lambda number: os.killpg(pgid, number))
         except ProcessLookupError:
             return False
         except PermissionError:
             return False
         return True
 
-    def _signal_group(self, pgid: int, members: list[procfs.Stat], number: int) -> int:
+    def _signal_group(self, pgid: int, members: list[procfs.Stat], signals: Signals) -> int:
         """A process group that a member made. All of it is ours: it lies in one session,
         and that was opened by a process of this group."""
         orphans = self._family.orphans
         if any(m.pid in orphans and _pgid(m.pid) == pgid for m in members):
-            return len(members) if self._killpg(pgid, number) else 0
-        return sum(self._signal_one(m.pid, number, whole_group=True) for m in members)
+            return len(members) if self._killpg(pgid, signals) else 0
+        return sum(self._signal_one(m.pid, signals, whole_group=True) for m in members)
 
-    def _signal_one(self, pid: int, number: int, whole_group: bool = False) -> bool:
+    def _signal_one(self, pid: int, signals: Signals, whole_group: bool = False) -> bool:
         if pid <= 1:
             return False
         try:
             if pid in self._family.orphans:
-                os.kill(pid, number)
+                _each(signals, lambda number: os.kill(pid, number))
                 return True
             fd = os.pidfd_open(pid)
         except ProcessLookupError:
@@ -313,12 +318,14 @@ class Ending(Generic[F]):
                 return False
             if whole_group:
                 try:
-                    signal.pidfd_send_signal(fd, number, None, _WHOLE_GROUP)
+                    _each(
+                        signals, lambda n: signal.pidfd_send_signal(fd, n, None, _WHOLE_GROUP)
+                    )
                     return True
                 except OSError as error:
                     if error.errno != errno.EINVAL:  # an older kernel
                         raise
-            signal.pidfd_send_signal(fd, number)
+            _each(signals, lambda number: signal.pidfd_send_signal(fd, number))
         except ProcessLookupError:
             return False
         except PermissionError:
@@ -327,6 +334,14 @@ class Ending(Generic[F]):
         finally:
             os.close(fd)
         return True
+
+
+def _each(signals: Signals, send: Callable[[int], None]) -> None:
+    """One after the other. Whom the first one has reached may be gone for the next ones."""
+    send(signals[0])
+    for number in signals[1:]:
+        with contextlib.suppress(ProcessLookupError):
+            send(number)
 
 
 def _pgid(pid: int) -> int:
