@@ -42,8 +42,8 @@ def _write(directory: Path, calls: int) -> Path:
     def do(command: Command, at: float) -> list[e.Event]:
         events = engine.handle(command, Now(began.mono + at, began.wall + at))
         for stamp, event in events:
-            name, sent = wire.serialized(stamp, event, engine.state)
-            pending.append(Record.of(stamp, event, name, sent))
+            seen = wire.serialized(stamp, event, engine.state)
+            pending.append(Record.of(stamp, event, *seen))
         if len(pending) >= _BATCH:
             store.log.append(pending)
             pending.clear()

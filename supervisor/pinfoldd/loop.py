@@ -38,9 +38,12 @@ _COMPACT_PAUSE = 0.02  # seconds between two steps of some milliseconds
 
 
 class Wire(Protocol):
-    """How an event looks to watchers: its public name and its serialized form."""
+    """How an event looks to watchers: its public name, what they get, and what those get who
+    ask for internal prompts, if it differs."""
 
-    def __call__(self, stamp: Stamp, event: Event, state: State, /) -> tuple[str, bytes]: ...
+    def __call__(
+        self, stamp: Stamp, event: Event, state: State, /
+    ) -> tuple[str, bytes, bytes | None]: ...
 
 
 class Effects(Protocol):
@@ -190,8 +193,8 @@ class Loop:
 
     def _record(self, events: Events) -> None:
         for stamp, event in events:
-            name, wire = self._wire(stamp, event, self.engine.state)
-            self._pending.append(Record.of(stamp, event, name, wire))
+            seen = self._wire(stamp, event, self.engine.state)
+            self._pending.append(Record.of(stamp, event, *seen))
 
     def _commit(self, decided: Events) -> None:
         if self._pending:

@@ -130,19 +130,31 @@ async def test_progress_while_nothing_happens(shells: Shells) -> None:
             break
 
 
-async def test_internal_prompts_are_hidden_by_their_type(shells: Shells) -> None:
-    await shells.agent.send_prompt("for all to see")
-    await shells.start("true", call_id="X")
-    await shells.ended("X")
-    for show in (False, True):
-        events = await to_end(
-            shells, 1, agents=[shells.id], names=["prompt.queued"], show_internal=show
-        )
-        texts = {e.prompt_queued.prompt.kind: e.prompt_queued.prompt.text for e in events}
-        assert texts[agent_pb2.PROMPT_KIND_USER] == "for all to see"
-        assert bool(texts[agent_pb2.PROMPT_KIND_NOTICE]) == show
-        hidden = [e for e in events if e.prompt_queued.prompt.kind == agent_pb2.PROMPT_KIND_NOTICE]
-        assert hidden[0].prompt_queued.prompt.internal
+async def test_internal_prompts_are_hidden_by_their_type(
+    make_supervisor: Callable[..., Supervisor],
+) -> None:
+    """From memory and from the disk, with a filter and without one."""
+    supervisor = make_supervisor()
+    supervisor.start()
+    async with supervisor.client() as client:
+        agent = await client.open_agent()
+        await agent.send_prompt("for all to see")
+        await agent.run("true", call_id="X", background=True)
+        await agent.ended("X")
+        end = (await client.info()).revision
+        for _ in range(2):
+            for show, names in itertools.product((False, True), ((), ("prompt.queued",))):
+                seen = client.events(1, names=names, show_internal=show, stop_at_end=True)
+                events = [event async for event in seen]
+                assert names or [event.revision for event in events[:end]] == [*range(1, end + 1)]
+                told = [e.prompt_queued.prompt for e in events if e.name == "prompt.queued"]
+                texts = {prompt.kind: prompt.text for prompt in told}
+                assert texts[agent_pb2.PROMPT_KIND_USER] == "for all to see"
+                assert bool(texts[agent_pb2.PROMPT_KIND_NOTICE]) == show
+                assert [prompt.internal for prompt in told] == [False, True]
+            await asyncio.to_thread(supervisor.kill)
+            supervisor.start()
+    supervisor.kill()
 
 
 async def test_a_revision_that_is_not_there_yet(shells: Shells) -> None:

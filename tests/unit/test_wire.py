@@ -74,10 +74,20 @@ def state_of(*events: e.Event) -> model.State:
     return state
 
 
+def sent(
+    event: e.Event, state: model.State = EMPTY, texts: Any = wire.PLAIN
+) -> tuple[watch_service_pb2.Event, watch_service_pb2.Event]:
+    """The event as watchers get it, and as those do who ask for internal prompts."""
+    name, public, internal = wire.serialized(STAMP, event, state, texts)
+    (shown,) = watch_service_pb2.WatchResponse.FromString(public).events
+    (whole,) = watch_service_pb2.WatchResponse.FromString(internal or public).events
+    assert shown.name == whole.name == name
+    return shown, whole
+
+
 def only(event: e.Event, state: model.State = EMPTY, texts: Any = wire.PLAIN) -> Any:
     """The body of the event, after it has been on the wire."""
-    data = wire.serialized(STAMP, event, state, texts)[1]
-    message = watch_service_pb2.Event.FromString(data)
+    _, message = sent(event, state, texts)
     field = message.WhichOneof("body")
     assert field is not None
     return getattr(message, field)
@@ -126,8 +136,7 @@ def small(value: Any) -> Any:
 @given(EVENTS.map(small))
 @settings(max_examples=400, deadline=None)
 def test_every_event_converts_whatever_text_is_in_it(event: e.Event) -> None:
-    data = wire.serialized(STAMP, event, EMPTY, Rendered())[1]
-    message = watch_service_pb2.Event.FromString(data)
+    _, message = sent(event, EMPTY, Rendered())
     assert message.revision == 7
     assert message.decision_revision == 6
     assert (message.time.seconds, message.time.nanos) == (1_700_000_000, 250_000_000)
@@ -142,9 +151,8 @@ def test_every_event_converts_whatever_text_is_in_it(event: e.Event) -> None:
 @given(data=st.data())
 @settings(max_examples=10, deadline=None)
 def test_each_class_of_event_converts(event: type[e.Event], data: st.DataObject) -> None:
-    sample = small(data.draw(of(event)))
-    message = watch_service_pb2.Event.FromString(wire.serialized(STAMP, sample, EMPTY)[1])
-    assert message.name
+    shown, whole = sent(small(data.draw(of(event))))
+    assert shown.name == whole.name != ""
 
 
 ENUMS = [
@@ -339,47 +347,38 @@ def test_a_settled_wait() -> None:
 @pytest.mark.parametrize("kind", list(PromptKind))
 def test_internal_prompts_are_hidden_unless_asked_for(kind: PromptKind) -> None:
     event = e.PromptQueued("root", "p-1", kind, True, "the body", from_agent="x", call="c1")
-    data = wire.serialized(STAMP, event, EMPTY, Rendered())[1]
-    full = watch_service_pb2.Event.FromString(data).prompt_queued.prompt
+    _, public, internal = wire.serialized(STAMP, event, EMPTY, Rendered())
+    hidden, full = (event.prompt_queued.prompt for event in sent(event, EMPTY, Rendered()))
     assert full.text == "<the body>"
     assert full.body == ("the body" if kind is PromptKind.MESSAGE else "")
     assert full.internal == (kind not in (PromptKind.USER, PromptKind.START))
-    hidden_data = wire.hide_internal("prompt.queued", data)
-    if not full.internal:
-        assert hidden_data is data
-        return
-    hidden = watch_service_pb2.Event.FromString(hidden_data)
-    assert b"the body" not in hidden_data
-    prompt = hidden.prompt_queued.prompt
-    assert (prompt.prompt_id, prompt.kind, prompt.internal) == ("p-1", full.kind, True)
-    assert (prompt.from_agent_id, prompt.call_id, hidden.revision) == ("x", "c1", 7)
-
-
-def test_hiding_does_not_touch_other_events() -> None:
-    data = wire.serialized(STAMP, e.CallBackgrounded("a", "c"), EMPTY)[1]
-    assert wire.hide_internal("call.backgrounded", data) is data
+    assert (internal is not None) == full.internal == (b"the body" not in public)
+    full.ClearField("text")
+    full.ClearField("body")
+    assert not full.internal or hidden == full
+    assert (hidden.prompt_id, hidden.kind) == ("p-1", full.kind)
+    assert (hidden.from_agent_id, hidden.call_id) == ("x", "c1")
 
 
 # ------------------------------------------------------------ bytes, time, text
 
 
-@given(st.lists(st.binary(max_size=300), max_size=5), st.integers(0, 70_000))
-def test_a_response_of_serialized_events_is_what_protobuf_makes(
-    names: list[bytes], size: int
-) -> None:
-    events = [watch_service_pb2.Event(name=name.hex(), revision=n) for n, name in enumerate(names)]
-    events.append(watch_service_pb2.Event(name="x" * size))
-    data = wire.watch_response_bytes([event.SerializeToString() for event in events])
-    assert data == watch_service_pb2.WatchResponse(events=events).SerializeToString()
+@given(st.lists(st.text("x", max_size=300), max_size=5), st.integers(0, 70_000))
+def test_parts_joined_are_what_protobuf_makes_of_a_response(titles: list[str], size: int) -> None:
+    events = [e.AgentOpened("a", "", Surface.TAU, title, "d") for title in [*titles, "x" * size]]
+    parts = [wire.serialized(STAMP, event, EMPTY)[1] for event in events]
+    whole = watch_service_pb2.WatchResponse(events=[sent(event)[0] for event in events])
+    assert b"".join(parts) == whole.SerializeToString()
 
 
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 4095, 4096, 16383, 16384, 2_097_151, 2_097_152])
-def test_lengths_of_every_size(length: int) -> None:
-    data = wire.watch_response_bytes([b"\x00" * length])
-    assert data[0] == 0x0A
-    header = data[1 : len(data) - length]
-    assert sum((byte & 0x7F) << 7 * n for n, byte in enumerate(header)) == length
-    assert [bool(byte & 0x80) for byte in header] == [True] * (len(header) - 1) + [False]
+def test_a_field_of_bytes_of_every_size(length: int) -> None:
+    message = call_service_pb2.ReadOutputResponse(offset=3)
+    data = wire.with_bytes(
+        message, call_service_pb2.ReadOutputResponse.DATA_FIELD_NUMBER, b"x" * length
+    )
+    message.data = b"x" * length
+    assert data == message.SerializeToString()
 
 
 @given(st.floats(0, 4e9))

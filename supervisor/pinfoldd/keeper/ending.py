@@ -318,9 +318,7 @@ class Ending(Generic[F]):
                 return False
             if whole_group:
                 try:
-                    _each(
-                        signals, lambda n: signal.pidfd_send_signal(fd, n, None, _WHOLE_GROUP)
-                    )
+                    _each(signals, lambda n: signal.pidfd_send_signal(fd, n, None, _WHOLE_GROUP))
                     return True
                 except OSError as error:
                     if error.errno != errno.EINVAL:  # an older kernel

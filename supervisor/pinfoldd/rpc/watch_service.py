@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from pinfold.v1 import watch_service_pb2
 from pinfoldd.core.reasons import Reason, Rejected
-from pinfoldd.rpc import checks, convert, wire
+from pinfoldd.rpc import checks, convert
 from pinfoldd.rpc.answers import Answers
 from pinfoldd.rpc.door import Door, caller
 from pinfoldd.rpc.errors import Invalid
@@ -71,14 +71,8 @@ class WatchService:
 
     def _everything(self, start: int) -> tuple[int, bytes]:
         """The next response to a watcher without a filter, and where it goes on."""
-        log = self._do.loop.store.log
         if not self._recent(start):
-            wires = log.wires(start, max_bytes=_MAX_BYTES)
-            end = start + len(wires)
-            for revision in log.prompts(start, end):
-                at = revision - start
-                wires[at] = wire.hide_internal(wire.PROMPT_QUEUED, wires[at])
-            return end, wire.watch_response_bytes(wires)
+            return self._do.loop.store.log.wires(start, _MAX_BYTES)
         # Most watchers are at the end of the log, and get the same: it is made once.
         if self._shared[:2] != (start, self._do.loop.committed_revision + 1):
             self._shared = (start, *self._some(start, _everyone, show=False))
@@ -88,11 +82,11 @@ class WatchService:
         """The same for a filter; no bytes if none of the next events pass it."""
         rows = self._read(start)
         kept = [
-            row.wire if show else wire.hide_internal(row.name, row.wire)
+            (show and row.internal) or row.wire
             for row in rows
             if seen(row.agent, row.call, row.name)
         ]
-        return rows[-1].revision + 1, wire.watch_response_bytes(kept)
+        return rows[-1].revision + 1, b"".join(kept)
 
     def _recent(self, start: int) -> bool:
         """Whether the events from a revision on are in memory."""
@@ -114,7 +108,7 @@ class WatchService:
                 record = tail[index]
                 if size > _MAX_BYTES and record.decision == record.revision:
                     break
-                size += len(record.wire)
+                size += len(record.internal or record.wire)
                 rows.append(record)
             return rows
         return self._do.loop.store.log.read(start, 2_000, _MAX_BYTES)

@@ -1,12 +1,11 @@
 """The core's events as the events of Watch, in bytes.
 
-An event is converted once, after its decision and before it is committed, and stored as bytes;
-every watcher gets those bytes. What depends on who watches is done by `hide_internal`.
+An event is converted once, after its decision and before it is committed, and stored as a part
+of a response; a response is such parts, joined. What depends on who watches is stored twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,7 +22,7 @@ from pinfoldd.rpc.event_bodies import BODIES, At, PlainTexts, Texts
 from pinfoldd.rpc.event_names import event_name
 
 PLAIN = PlainTexts()
-PROMPT_QUEUED = "prompt.queued"
+_PROMPT_QUEUED = "prompt.queued"
 _EVENTS_TAG = b"\x0a"  # field 1 of WatchResponse, length-delimited
 
 
@@ -44,10 +43,15 @@ def event(
 
 def serialized(
     stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PLAIN
-) -> tuple[str, bytes]:
-    """Its name, and `event`, serialized: what the log stores for watchers."""
+) -> tuple[str, bytes, bytes | None]:
+    """What the log stores for watchers: the event's name, its part of a WatchResponse, and
+    that for those who ask for internal prompts, if it is another."""
     message = event(stamp, ev, state, texts)
-    return message.name, message.SerializeToString()
+    part = _part(message)
+    if message.name != _PROMPT_QUEUED or not message.prompt_queued.prompt.internal:
+        return message.name, part, None
+    hide_prompt(message)
+    return message.name, _part(message), part
 
 
 def _event(stamp: Stamp, event: Any, state: model.State, texts: Texts) -> watch_service_pb2.Event:
@@ -86,31 +90,17 @@ def _each_text(value: Any) -> Any:
     return value
 
 
-def hide_internal(name: str, event: bytes) -> bytes:
-    """An event as people see it who did not ask for internal prompts: without their text.
-
-    Costs a comparison of names for all but `prompt.queued`.
-    """
-    if name != PROMPT_QUEUED:
-        return event
-    message = watch_service_pb2.Event.FromString(event)
-    prompt = message.prompt_queued.prompt
-    if not prompt.internal:
-        return event
+def hide_prompt(event: watch_service_pb2.Event) -> None:
+    """Take away what only those see who ask for internal prompts."""
+    prompt = event.prompt_queued.prompt
     prompt.ClearField("text")
     prompt.ClearField("body")
-    return message.SerializeToString()
 
 
-def watch_response_bytes(events: Sequence[bytes]) -> bytes:
-    """A serialized WatchResponse of serialized events, without parsing them."""
-    parts = [b""] * (2 * len(events))
-    try:
-        parts[::2] = map(_FRAMES.__getitem__, map(len, events))
-    except IndexError:  # a long one among them
-        parts[::2] = [_frame(len(event)) for event in events]
-    parts[1::2] = events
-    return b"".join(parts)
+def _part(event: watch_service_pb2.Event) -> bytes:
+    """A WatchResponse of this event alone. Those of several, joined, are that of them all."""
+    data = event.SerializeToString()
+    return b"".join((_EVENTS_TAG, _varint(len(data)), data))
 
 
 def with_bytes(message: Message, field: int, data: bytes) -> bytes:
@@ -138,11 +128,3 @@ _SMALL = [_encode_varint(value) for value in range(1 << 12)]
 
 def _varint(value: int) -> bytes:
     return _SMALL[value] if value < len(_SMALL) else _encode_varint(value)
-
-
-def _frame(length: int) -> bytes:
-    """What stands before an event of so many bytes in a WatchResponse."""
-    return _EVENTS_TAG + _varint(length)
-
-
-_FRAMES = [_frame(length) for length in range(1 << 12)]

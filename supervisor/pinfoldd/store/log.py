@@ -22,8 +22,9 @@ from pinfoldd.store.errors import StoreError
 Durability = Literal["process", "full"]
 """What an append survives: the death of the process, or also that of the machine."""
 
-SCHEMA = 1
-"""Version of the tables. A file with a higher one was written by a newer daemon."""
+SCHEMA = 2
+"""Version of the tables. A file with a higher one was written by a newer daemon; 1 was never
+released."""
 
 _APPLICATION_ID = 0x50494E46  # in the header of the file, for file(1) and for us: "PINF"
 # How long another program's lock may hold up a start, and later a statement (and the loop).
@@ -36,25 +37,36 @@ _CHECKPOINT_ROWS = 4000
 _BACKSTOP_PAGES = 16_384
 _WAL_FILE_LIMIT = 64 << 20  # bytes; a file that has grown beyond is cut back
 _REPLAY_ROWS = 2000
-_WIRE_ROWS = 500
+# What `wires` joins at once (some 200 KB, as most events are), and how large an event may be
+# that it joins before it knows the size of all.
+_JOINED_ROWS = 2048
+_SHORT = 512
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE log (
     revision INTEGER PRIMARY KEY,
     decision INTEGER NOT NULL,
+    wire BLOB NOT NULL,
     mono REAL NOT NULL,
     wall REAL NOT NULL,
     agent TEXT NOT NULL,
     call TEXT NOT NULL,
     name TEXT NOT NULL,
     event BLOB NOT NULL,
-    wire BLOB NOT NULL
+    internal BLOB
 );
 """
-# What an event looks like to a watcher depends on the watcher for these events alone.
-_PROMPTS = "CREATE INDEX IF NOT EXISTS prompts ON log (revision) WHERE name = 'prompt.queued'"
-_INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# A row as a Python object costs twice what SQLite needs to find it, so it joins them itself.
+_JOIN = """
+SELECT sum(size), CAST(group_concat(wire, '') FILTER (WHERE size <= ?) AS BLOB) FROM (
+    SELECT wire, length(wire) AS size FROM log
+    WHERE revision >= ? AND revision < ? ORDER BY revision
+)
+"""
+# Before SQLite 3.39 a joined text ended at its first zero byte.
+_JOINS = "SELECT length(CAST(group_concat(x, '') AS BLOB)) FROM (SELECT x'0000' AS x)"
 
 
 class Record(NamedTuple):
@@ -62,26 +74,30 @@ class Record(NamedTuple):
 
     revision: int
     decision: int  # the first revision of the same decision
+    wire: bytes  # as watchers get it
     mono: float  # seconds of the monotonic clock
     wall: float  # seconds since the epoch
     agent: str
     call: str
     name: str  # as clients filter by it
     event: bytes  # `encode_event` of it
-    wire: bytes  # as clients get it
+    internal: bytes | None  # as those get it who ask for internal prompts, if it differs
 
     @classmethod
-    def of(cls, stamp: Stamp, event: Event, name: str, wire: bytes) -> Record:
+    def of(
+        cls, stamp: Stamp, event: Event, name: str, wire: bytes, internal: bytes | None
+    ) -> Record:
         return cls(
             stamp.revision,
             stamp.decision,
+            wire,
             stamp.mono,
             stamp.wall,
             event.agent,
             getattr(event, "call", ""),
             name,
             encode_event(event),
-            wire,
+            internal,
         )
 
 
@@ -90,10 +106,11 @@ class Row(NamedTuple):
 
     revision: int
     decision: int
+    wire: bytes
     agent: str
     call: str
     name: str
-    wire: bytes
+    internal: bytes | None
 
 
 class Log:
@@ -122,6 +139,7 @@ class Log:
         for connection in (self._writer, self._reader):
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         self._cursor = self._writer.cursor()
+        self._joins = self._reader.execute(_JOINS).fetchone() == (2,)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], durability: Durability = "process") -> Self:
@@ -242,7 +260,7 @@ class Log:
         """Events from a revision on, in order; empty at the end of the log.
 
         Decisions are never split: the list ends with a whole one, and holds more than `limit`
-        events or `max_bytes` of `wire` only if the first decision alone does. A start before
+        events or `max_bytes` only if the first decision alone does. A start before
         `oldest_revision` is the caller's to refuse.
         """
         rows: list[Row] = []
@@ -250,7 +268,7 @@ class Log:
         make = Row._make
         with self._told("be read"):
             cursor = self._reader.execute(
-                "SELECT revision, decision, agent, call, name, wire FROM log "
+                "SELECT revision, decision, wire, agent, call, name, internal FROM log "
                 "WHERE revision >= ? ORDER BY revision",
                 (start,),
             )
@@ -261,43 +279,36 @@ class Log:
                     if row.decision != decision:
                         decision = row.decision
                         whole = len(rows)
-                    size += len(row.wire)
+                    size += len(row.internal or row.wire)
                     if whole and (len(rows) >= limit or size > max_bytes):
                         del rows[whole:]
                         break
                     rows.append(row)
         return rows
 
-    def wires(self, start: int, limit: int = 4000, max_bytes: int = 1 << 20) -> list[bytes]:
-        """The `wire` of all events from a revision on, one revision after the other: what
-        `read` gives to a reader of everything, in a third of its time."""
-        found: list[bytes] = []
-        size = 0
-        with self._told("be read"):
-            cursor = self._reader.execute(
-                "SELECT wire FROM log WHERE revision >= ? ORDER BY revision", (start,)
-            )
-            with contextlib.closing(cursor):
-                while rows := cursor.fetchmany(_WIRE_ROWS):
-                    some = [wire for (wire,) in rows]
-                    found += some
-                    size += sum(map(len, some))
-                    if len(found) >= limit or size > max_bytes:
-                        whole = self._decision_of(start + len(found)) - start
-                        if whole > 0:
-                            del found[whole:]
-                            break
-        return found
+    def wires(self, start: int, max_bytes: int = 1 << 20) -> tuple[int, bytes]:
+        """The revision after the next events, and their `wire` in one piece: for a reader of
+        everything a third of what `read` costs. Decisions are never split. There must be a
+        next event.
 
-    def prompts(self, start: int, end: int) -> list[int]:
-        """The revisions in [start, end) at which a prompt was queued."""
+        A piece of more than `max_bytes` is a single decision, or all its events are short: at
+        most 1 MiB.
+        """
+        end = self._decision_of(min(start + _JOINED_ROWS, self._last + 1))
+        if self._joins and end > start:
+            total, wires = self._join(start, end, _SHORT)
+            if len(wires) != total and total <= max_bytes:
+                total, wires = self._join(start, end, total)
+            if len(wires) == total:
+                return end, wires
+        rows = self.read(start, _JOINED_ROWS, max_bytes)
+        return rows[-1].revision + 1, b"".join([row.wire for row in rows])
+
+    def _join(self, start: int, end: int, longest: int) -> tuple[int, bytes]:
+        """The size of all `wire` in [start, end), and those joined that are not too long."""
         with self._told("be read"):
-            found = self._reader.execute(
-                "SELECT revision FROM log WHERE name = 'prompt.queued' "
-                "AND revision >= ? AND revision < ? ORDER BY revision",
-                (start, end),
-            )
-            return [revision for (revision,) in found]
+            total, wires = self._reader.execute(_JOIN, (longest, start, end)).fetchone()
+        return total, wires or b""
 
     def replay(self, after: int) -> Iterator[tuple[Stamp, Event]]:
         """All events after a revision, in order.
@@ -378,7 +389,11 @@ class Log:
             )
         if schema < 1 or "oldest" not in meta:
             raise StoreError(f"{self.path} is damaged: it does not say what schema it has")
-        db.execute(_PROMPTS)
+        if schema < SCHEMA:
+            raise StoreError(
+                f"{self.path} was written before the first release (schema {schema}, this one "
+                f"knows {SCHEMA}): move it away, or use another state directory"
+            )
         self._oldest = int(meta["oldest"])
         self._last = self._read_last()
 

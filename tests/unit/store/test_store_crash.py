@@ -26,7 +26,7 @@ while True:
     size = 1 + first % 7
     log.append(
         [
-            Record(n, first, 1.0, 2.0, "root", "c", str(size), event, b"x" * (n % 3000))
+            Record(n, first, b"x" * (n % 3000), 1.0, 2.0, "root", "c", str(size), event, None)
             for n in range(first, first + size)
         ]
     )

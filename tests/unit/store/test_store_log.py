@@ -3,7 +3,7 @@ from __future__ import annotations
 import resource
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import get_args
@@ -21,7 +21,7 @@ from unit.event_samples import EVENTS
 def batch(first: int, size: int, wire: bytes = b"wire", decision: int = 0) -> list[Record]:
     event = encode_event(e.CallStarted("root", "c", 7, 1.0, 2.0))
     return [
-        Record(n, decision or first, 1.5, 2.5, "root", "c", "call.started", event, wire)
+        Record(n, decision or first, wire, 1.5, 2.5, "root", "c", "call.started", event, None)
         for n in range(first, first + size)
     ]
 
@@ -45,7 +45,9 @@ def test_replay_gives_back_what_was_appended(decisions: list[list[e.Event]]) -> 
             written += zip(stamps, events)
             log.append(
                 [
-                    Record(s.revision, first, s.mono, s.wall, "a", "", "n", encode_event(v), b"w")
+                    Record(
+                        s.revision, first, b"w", s.mono, s.wall, "a", "", "n", encode_event(v), None
+                    )
                     for s, v in zip(stamps, events)
                 ]
             )
@@ -99,42 +101,48 @@ def test_reading_in_pieces_misses_nothing_and_splits_no_decision(
         log.close()
 
 
-@pytest.mark.parametrize(("limit", "max_bytes"), [(1, 1 << 20), (700, 1 << 20), (9999, 3000)])
-def test_bare_wires_in_pieces_miss_nothing_and_split_no_decision(
-    log: Log, limit: int, max_bytes: int
+LARGE = 3000
+DECISIONS = [1, 3, 2500, 1, 1, 700, 2, *[1] * 3000, 40]  # some longer than what is joined
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("large", [(), (1,), (2, 1999, 2000), range(100, 6000, 7)])
+def test_joined_wires_miss_nothing_and_split_no_decision(
+    log: Log, joins: bool, large: Sequence[int]
 ) -> None:
-    sizes = [1, 3, 1200, 1, 1, 700, 2, *[1] * 600, 40]  # some over any limit
-    for size in sizes:
+    """Also with zero bytes, large ones, and a SQLite that can't join such bytes."""
+    log._joins &= joins
+    wires = {n: b"%d\0" % n for n in range(1, sum(DECISIONS) + 1)}
+    for revision in large:
+        wires[revision] = b"\0" * LARGE
+    for size in DECISIONS:
         first = log.last_revision() + 1
-        log.append([r._replace(wire=b"%d" % r.revision) for r in batch(first, size, b"x")])
-    ends = {sum(sizes[:n]) + 1 for n in range(len(sizes) + 1)}
-    start, seen = 1, []
-    while wires := log.wires(start, limit, max_bytes):
-        seen += wires
-        start += len(wires)
-        assert start in ends
-    assert seen == [b"%d" % revision for revision in range(1, sum(sizes) + 1)]
+        log.append([r._replace(wire=wires[r.revision]) for r in batch(first, size)])
+    ends = {sum(DECISIONS[:n]) + 1 for n in range(len(DECISIONS) + 1)}
+    start, seen, pieces = 1, b"", 0
+    while start <= log.last_revision():
+        end, piece = log.wires(start, 20_000)
+        assert end in ends
+        decisions = len(ends & set(range(start + 1, end + 1)))
+        assert decisions == 1 or len(piece) <= (20_000 if large else 1 << 20)
+        assert piece == b"".join(wires[n] for n in range(start, end))
+        start, seen, pieces = end, seen + piece, pieces + 1
+    assert seen == b"".join(wires.values())
+    if not large and log._joins:
+        assert pieces < 10
 
 
-def test_where_prompts_were_queued(log: Log) -> None:
-    records = batch(1, 9)
-    log.append(
-        [r._replace(name="prompt.queued") if r.revision in (2, 5, 9) else r for r in records]
-    )
-    assert log.prompts(1, 10) == [2, 5, 9]
-    assert log.prompts(3, 9) == [5]
-    plan = log._reader.execute(
-        "EXPLAIN QUERY PLAN SELECT revision FROM log WHERE name = 'prompt.queued' "
-        "AND revision >= 1 AND revision < 9 ORDER BY revision"
-    ).fetchall()
-    assert "INDEX prompts" in plan[0][-1]  # or catching up reads the log twice
+def test_wires_are_read_from_the_middle_of_a_decision(log: Log) -> None:
+    log.append([r._replace(wire=b"%d," % r.revision) for r in batch(1, 9)])
+    assert log.wires(7, 1000) == (10, b"7,8,9,")
+    assert log.wires(9, 1) == (10, b"9,")
 
 
 def test_a_row_has_what_a_watcher_needs(log: Log) -> None:
-    log.append(batch(1, 2))
+    log.append([batch(1, 1)[0], batch(2, 1, decision=1)[0]._replace(internal=b"internal")])
     (first, second) = log.read(1)
-    assert first == (1, 1, "root", "c", "call.started", b"wire")
-    assert second.decision == 1
+    assert first == (1, 1, b"wire", "root", "c", "call.started", None)
+    assert (second.decision, second.wire, second.internal) == (1, b"wire", b"internal")
     assert log.read(2) == [second]
     assert log.read(3) == []
 
@@ -142,7 +150,7 @@ def test_a_row_has_what_a_watcher_needs(log: Log) -> None:
 def test_a_reader_sees_commits_and_nothing_else(log: Log) -> None:
     log.append(batch(1, 1))
     log._writer.execute("BEGIN IMMEDIATE")
-    log._cursor.executemany("INSERT INTO log VALUES (?,?,?,?,?,?,?,?,?)", batch(2, 1))
+    log._cursor.executemany("INSERT INTO log VALUES (?,?,?,?,?,?,?,?,?,?)", batch(2, 1))
     assert len(log.read(1)) == 1
     log._writer.execute("ROLLBACK")
 
@@ -264,6 +272,14 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     log._writer.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
     log.close()
     with pytest.raises(StoreError, match=r"newer version \(schema 99"):
+        Log.open(tmp_path / "log.db")
+
+
+def test_a_schema_from_before_the_first_release_is_refused(tmp_path: Path) -> None:
+    log = Log.open(tmp_path / "log.db")
+    log._writer.execute("UPDATE meta SET value = 1 WHERE key = 'schema'")
+    log.close()
+    with pytest.raises(StoreError, match="before the first release .*another state directory"):
         Log.open(tmp_path / "log.db")
 
 

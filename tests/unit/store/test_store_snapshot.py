@@ -64,7 +64,7 @@ def grow(store: Store, state: State, events: list[e.Event]) -> None:
     for revision, event in enumerate(events, first):
         stamp = Stamp(revision, first, revision / 3, revision / 7)
         apply(state, event, stamp)
-        records.append(Record.of(stamp, event, "n", b"w"))
+        records.append(Record.of(stamp, event, "n", b"w", None))
     store.log.append(records)
 
 
