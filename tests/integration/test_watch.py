@@ -154,7 +154,6 @@ async def test_internal_prompts_are_hidden_by_their_type(
                 assert [prompt.internal for prompt in told] == [False, True]
             await asyncio.to_thread(supervisor.kill)
             supervisor.start()
-    supervisor.kill()
 
 
 async def test_a_revision_that_is_not_there_yet(shells: Shells) -> None:
