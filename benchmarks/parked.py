@@ -55,7 +55,7 @@ def run(bench: Bench) -> Iterator[Row]:
             )
 
         # The first round is the one that takes memory from the system.
-        found = interleave(bench.size(5, 3), {"bare": bare_parked, "parked": parked}, False)
+        found = interleave(bench.size(7, 3), {"bare": bare_parked, "parked": parked}, False)
         yield Row(
             "parked",
             f"{size:,} parked waits: memory of each",
