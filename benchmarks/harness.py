@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -441,11 +442,18 @@ def machine() -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "kernel": platform.release(),
         "load before": " ".join(f"{load:.2f}" for load in os.getloadavg()),
-        "python": platform.python_version(),
+        "python": f"{platform.python_version()}, an object made in {_object():.0f} ns",
         "grpcio": version("grpcio"),
         "uvloop": version("uvloop"),
         "commit": _commit(),
     }
+
+
+def _object() -> float:
+    """Nanoseconds, warm: builds of the same version differ by a factor of two, depending on
+    whether they were compiled with a profile."""
+    made = timeit.repeat("A(1)", "class A:\n def __init__(self, x): self.x = x", number=100_000)
+    return min(made) / 100_000 * 1e9
 
 
 def _commit() -> str:
