@@ -57,6 +57,8 @@ async def targets(p: Phase) -> None:
     p.route("sub_agent_id")
     child = (await me.call("agent_start", prompt="await_message", role=p.role)).message
     sub = child.agent_start.sub_agent_id
+    # Its parent watches it: the line that its turn has begun would end a wait below.
+    await p.log.until(lambda e: bool(log.installed([e], sub)), "the sub-agent waits")
     p.check(
         "is no target", expected=(ERROR, texts.unknown_target(sub)), got=(await me.cancel(sub)).said
     )
