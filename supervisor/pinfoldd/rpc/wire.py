@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from pinfold.v1 import watch_service_pb2
+from pinfold.v1 import agent_pb2, watch_service_pb2
 from pinfoldd.core import events as e
 from pinfoldd.core import model
 from pinfoldd.core.values import Stamp
@@ -22,58 +21,78 @@ from pinfoldd.rpc.event_bodies import BODIES, At, PlainTexts, Texts
 from pinfoldd.rpc.event_names import event_name
 
 PLAIN = PlainTexts()
-_PROMPT_QUEUED = "prompt.queued"
-_EVENTS_TAG = b"\x0a"  # field 1 of WatchResponse, length-delimited
 
 
-def event(
-    stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PLAIN
-) -> watch_service_pb2.Event:
-    """An event with everything in it, also what internal prompts say.
+def serialized(
+    stamp: Stamp, event: e.Event, state: model.State, texts: Texts = PLAIN
+) -> tuple[str, bytes, bytes | None]:
+    """What the log stores for watchers: the event's name, its part of a WatchResponse, and
+    that for those who ask for internal prompts, if it is another.
 
     `state` is the state after the event's decision and before the next one: whether an end
     made a notice is read from it.
     """
     try:
-        return _event(stamp, ev, state, texts)
+        return _serialized(stamp, event, state, texts)
     except UnicodeEncodeError:
         # An id that is no text. It can come from no client, but a stored event must be shown.
-        return _event(stamp, _as_text(ev), state, texts)
+        return _serialized(stamp, _as_text(event), state, texts)
 
 
-def serialized(
-    stamp: Stamp, ev: e.Event, state: model.State, texts: Texts = PLAIN
+def _serialized(
+    stamp: Stamp, event: e.Event, state: model.State, texts: Texts
 ) -> tuple[str, bytes, bytes | None]:
-    """What the log stores for watchers: the event's name, its part of a WatchResponse, and
-    that for those who ask for internal prompts, if it is another."""
-    message = event(stamp, ev, state, texts)
-    part = _part(message)
-    if message.name != _PROMPT_QUEUED or not message.prompt_queued.prompt.internal:
-        return message.name, part, None
-    hide_prompt(message)
-    return message.name, _part(message), part
+    name = event_name(event)
+    shared = _shared(stamp.decision, stamp.wall, name, event.agent, getattr(event, "call", ""))
+    head = b"".join((_REVISION, _varint(stamp.revision), shared))
+    if type(event) not in _BODIES:
+        return name, _part(head), None
+    tag, make = _BODIES[type(event)]
+    body = make(event, At(stamp, state, texts))
+    part = _part(head, tag, body)
+    if not isinstance(body, watch_service_pb2.PromptQueued) or not body.prompt.internal:
+        return name, part, None
+    hide(body.prompt)
+    return name, _part(head, tag, body), part
 
 
-def _event(stamp: Stamp, event: Any, state: model.State, texts: Texts) -> watch_service_pb2.Event:
-    fields: dict[str, Any] = {
-        "revision": stamp.revision,
-        "decision_revision": stamp.decision,
-        "time": _time(stamp.wall),
-        "name": event_name(event),
-        "agent_id": event.agent,
-        "call_id": getattr(event, "call", ""),
-    }
-    how = BODIES.get(type(event))
-    if how is not None:
-        field, make = how
-        fields[field] = make(event, At(stamp, state, texts))
-    return watch_service_pb2.Event(**fields)
+def hide(prompt: agent_pb2.Prompt) -> None:
+    """Take away what only those see who ask for internal prompts."""
+    prompt.ClearField("text")
+    prompt.ClearField("body")
 
 
-@lru_cache(16)
-def _time(wall: float) -> Timestamp:
-    """All events of a decision have the same."""
-    return timestamp(wall)
+# ------------------------------------------------------------ parts
+
+# A message is its fields in any order, so bytes of some fields, joined, are a message of them
+# all. That saves a copy of each body, and all the rest of an event when a decision has many.
+
+
+def _tag(field: int) -> bytes:
+    """Before a field that has a length."""
+    return _varint(field << 3 | 2)
+
+
+def _part(head: bytes, tag: bytes = b"", body: Message | None = None) -> bytes:
+    """A WatchResponse of this event alone."""
+    if body is None:
+        return b"".join((_EVENTS, _varint(len(head)), head))
+    data = body.SerializeToString()
+    length = _varint(len(data))
+    size = _varint(len(head) + len(tag) + len(length) + len(data))
+    return b"".join((_EVENTS, size, head, tag, length, data))
+
+
+@lru_cache(64)
+def _shared(decision: int, wall: float, name: str, agent: str, call: str) -> bytes:
+    """All of an event but its revision and its body."""
+    return watch_service_pb2.Event(
+        decision_revision=decision,
+        time=timestamp(wall),
+        name=name,
+        agent_id=agent,
+        call_id=call,
+    ).SerializeToString()
 
 
 def _as_text(event: e.Event) -> e.Event:
@@ -90,19 +109,6 @@ def _each_text(value: Any) -> Any:
     return value
 
 
-def hide_prompt(event: watch_service_pb2.Event) -> None:
-    """Take away what only those see who ask for internal prompts."""
-    prompt = event.prompt_queued.prompt
-    prompt.ClearField("text")
-    prompt.ClearField("body")
-
-
-def _part(event: watch_service_pb2.Event) -> bytes:
-    """A WatchResponse of this event alone. Those of several, joined, are that of them all."""
-    data = event.SerializeToString()
-    return b"".join((_EVENTS_TAG, _varint(len(data)), data))
-
-
 def with_bytes(message: Message, field: int, data: bytes) -> bytes:
     """A message, serialized, with a large field of bytes that is not set in it.
 
@@ -110,8 +116,7 @@ def with_bytes(message: Message, field: int, data: bytes) -> bytes:
     """
     if not data:
         return message.SerializeToString()
-    tag = _varint(field << 3 | 2)
-    return b"".join((message.SerializeToString(), tag, _varint(len(data)), data))
+    return b"".join((message.SerializeToString(), _tag(field), _varint(len(data)), data))
 
 
 def _encode_varint(value: int) -> bytes:
@@ -128,3 +133,11 @@ _SMALL = [_encode_varint(value) for value in range(1 << 12)]
 
 def _varint(value: int) -> bytes:
     return _SMALL[value] if value < len(_SMALL) else _encode_varint(value)
+
+
+_EVENTS = _tag(watch_service_pb2.WatchResponse.EVENTS_FIELD_NUMBER)
+_REVISION = _varint(watch_service_pb2.Event.REVISION_FIELD_NUMBER << 3)
+_BODIES = {
+    kind: (_tag(watch_service_pb2.Event.DESCRIPTOR.fields_by_name[field].number), make)
+    for kind, (field, make) in BODIES.items()
+}

@@ -99,7 +99,7 @@ def user_cancel_wakes() -> None:
 @breaks
 def prompts_shown() -> None:
     """People see what internal prompts say."""
-    patch(wire, "hide_prompt", lambda event: None)
+    patch(wire, "hide", lambda prompt: None)
 
 
 @breaks
