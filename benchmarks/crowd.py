@@ -10,64 +10,52 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.harness import SHELL, Answer, Bare, Load, Server, Supervisor, until
 
-_PER_AGENT = 5_000  # calls, under the supervisor's limit of 10,000
-
 
 class Crowd:
-    """`size` calls of a supervisor that nobody can finish but us."""
+    """`size` calls of one agent that nobody can finish but us, within the supervisor's limit of
+    10,000 for an agent."""
 
     def __init__(self, supervisor: Supervisor, load: Load, name: str, size: int) -> None:
         self.supervisor = supervisor
-        self.calls: dict[str, list[str]] = {}
-        for number in range(0, size, _PER_AGENT):
-            agent = supervisor.agent(f"{name}-{number}", max_running_calls=1)
-            self.calls[agent] = load.call(
-                "start",
-                address=supervisor.address,
-                agent=agent,
-                n=min(_PER_AGENT, size - number),
-                concurrency=32,
-                script="exec sleep 100000",
-                shell=SHELL,
-            )["calls"]
+        self.agent = supervisor.agent(name, max_running_calls=1)
+        self.calls = load.call(
+            "start",
+            address=supervisor.address,
+            agent=self.agent,
+            n=size,
+            concurrency=32,
+            script="exec sleep 100000",
+            shell=SHELL,
+        )["calls"]
 
     def park(self, loads: Sequence[Load], *, stream: bool = False) -> Callable[[], list[Answer]]:
         """A wait for each of them, from all these clients. Returns when all are parked."""
         before = self.supervisor.client.info().parked_waits
-        pending = []
-        size = 0
-        for agent, calls in self.calls.items():
-            for number, load in enumerate(loads):
-                part = calls[number :: len(loads)]
-                size += len(part)
-                more = {} if stream else {"connections": 8}
-                pending.append(
-                    load.begin(
-                        "stream" if stream else "wait",
-                        address=self.supervisor.address,
-                        agent=agent,
-                        calls=part,
-                        **more,
-                    )
-                )
-        await_parked(self.supervisor, before + size)
+        more = {} if stream else {"connections": 8}
+        pending = [
+            load.begin(
+                "stream" if stream else "wait",
+                address=self.supervisor.address,
+                agent=self.agent,
+                calls=self.calls[number :: len(loads)],
+                **more,
+            )
+            for number, load in enumerate(loads)
+        ]
+        await_parked(self.supervisor, before + len(self.calls))
         return lambda: [answer() for answer in pending]
 
     def release(self, load: Load) -> int:
         """Interrupt them all. Returns when that was asked for (CLOCK_MONOTONIC, in ns)."""
-        asked = [
-            load.begin("prompt", address=self.supervisor.address, agent=agent)
-            for agent in self.calls
-        ]
-        return min(int(answer()["at"]) for answer in asked)
+        asked = load.call("prompt", address=self.supervisor.address, agent=self.agent)
+        return int(asked["at"])
 
     def settle(self) -> None:
         """Take the prompt in, so that the next waits are not interrupted at once."""
-        for agent in self.calls:
-            handle = self.supervisor.client.agent(agent)
-            turn = handle.next_turn(timeout=5)
-            assert turn is not None
-            handle.end_turn(turn.turn_id, "")
+        handle = self.supervisor.client.agent(self.agent)
+        turn = handle.next_turn(timeout=5)
+        assert turn is not None
+        handle.end_turn(turn.turn_id, "")
 
 
 def park_bare(bare: Bare, loads: Sequence[Load], size: int) -> Callable[[], list[Answer]]:
