@@ -335,10 +335,11 @@ class Ending(Generic[F]):
 
 
 def _each(signals: Signals, send: Callable[[int], None]) -> None:
-    """One after the other. Whom the first one has reached may be gone for the next ones."""
+    """One after the other. Whom the first one has reached may be gone, or another user, by the
+    next one."""
     send(signals[0])
     for number in signals[1:]:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             send(number)
 
 
