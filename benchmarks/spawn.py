@@ -56,7 +56,7 @@ def _round_trip(bench: Bench, supervisor: Supervisor, load: Load, agent: str) ->
 
 
 def _rate(bench: Bench, supervisor: Supervisor, load: Load, agent: str, width: int) -> Row:
-    count = bench.size(1000, 150)
+    count = bench.size(1000, 500)
 
     def measure() -> list[float]:
         told = load.call(
@@ -73,7 +73,7 @@ def _rate(bench: Bench, supervisor: Supervisor, load: Load, agent: str, width: i
     def floor() -> list[float]:
         return [count / bench.native.ask(f"rate {count} {width}")[0]]
 
-    found = interleave(bench.size(5, 2), {"floor": floor, "rate": measure})
+    found = interleave(bench.size(5, 3), {"floor": floor, "rate": measure})
     return Row(
         "spawn",
         f"RunShell `true`, {width} at a time",

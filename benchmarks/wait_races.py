@@ -89,7 +89,7 @@ def _parked(
     bench: Bench, supervisor: Supervisor, loads: Sequence[Load], directory: Path
 ) -> Iterator[Row]:
     agent = supervisor.agent("winner")
-    size = bench.size(1000, 200)
+    size = 1000  # also in a quick run: the goals are for as many
     crowd = Crowd(supervisor, loads[0], "crowd", size)
     waiting = crowd.park(loads)
     bare_waiting = park_bare(bench.bare, loads, size)
@@ -113,7 +113,7 @@ def _parked(
         return [(at - began) * _NS for at in answer()["at"]]
 
     found = interleave(
-        bench.size(40, 5),
+        bench.size(40, 12),
         {
             "bare": bare_winner,
             "exit": lambda: bench.native.ask("exit 1"),
