@@ -143,10 +143,11 @@ async def test_internal_prompts_are_hidden_by_their_type(
         await agent.ended("X")
         end = (await client.info()).revision
         for _ in range(2):
-            for show, names in itertools.product((False, True), ((), ("prompt.queued",))):
-                seen = client.events(1, names=names, show_internal=show, stop_at_end=True)
+            prompts = {"agents": [agent.agent_id], "names": ["prompt.queued"]}
+            for show, wanted in itertools.product((False, True), ({}, prompts)):
+                seen = client.events(1, **wanted, show_internal=show, stop_at_end=True)
                 events = [event async for event in seen]
-                assert names or [event.revision for event in events[:end]] == [*range(1, end + 1)]
+                assert wanted or [event.revision for event in events[:end]] == [*range(1, end + 1)]
                 told = [e.prompt_queued.prompt for e in events if e.name == "prompt.queued"]
                 texts = {prompt.kind: prompt.text for prompt in told}
                 assert texts[agent_pb2.PROMPT_KIND_USER] == "for all to see"

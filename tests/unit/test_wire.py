@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 from google.protobuf.descriptor import EnumDescriptor
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pinfold.v1 import agent_pb2, call_pb2, call_service_pb2, task_service_pb2, watch_service_pb2
@@ -348,7 +348,8 @@ def test_a_settled_wait() -> None:
 def test_internal_prompts_are_hidden_unless_asked_for(kind: PromptKind) -> None:
     event = e.PromptQueued("root", "p-1", kind, True, "the body", from_agent="x", call="c1")
     _, public, internal = wire.serialized(STAMP, event, EMPTY, Rendered())
-    hidden, full = (event.prompt_queued.prompt for event in sent(event, EMPTY, Rendered()))
+    shown, whole = sent(event, EMPTY, Rendered())
+    hidden, full = shown.prompt_queued.prompt, whole.prompt_queued.prompt
     assert full.text == "<the body>"
     assert full.body == ("the body" if kind is PromptKind.MESSAGE else "")
     assert full.internal == (kind not in (PromptKind.USER, PromptKind.START))
@@ -357,13 +358,18 @@ def test_internal_prompts_are_hidden_unless_asked_for(kind: PromptKind) -> None:
     full.ClearField("body")
     assert not full.internal or hidden == full
     assert (hidden.prompt_id, hidden.kind) == ("p-1", full.kind)
-    assert (hidden.from_agent_id, hidden.call_id) == ("x", "c1")
+    assert (hidden.from_agent_id, hidden.call_id, shown.revision) == ("x", "c1", 7)
+
+
+def test_hiding_does_not_touch_other_events() -> None:
+    assert wire.serialized(STAMP, e.CallBackgrounded("a", "c"), EMPTY)[2] is None
 
 
 # ------------------------------------------------------------ bytes, time, text
 
 
 @given(st.lists(st.text("x", max_size=300), max_size=5), st.integers(0, 70_000))
+@example([], 2_097_152)
 def test_parts_joined_are_what_protobuf_makes_of_a_response(titles: list[str], size: int) -> None:
     events = [e.AgentOpened("a", "", Surface.TAU, title, "d") for title in [*titles, "x" * size]]
     parts = [wire.serialized(STAMP, event, EMPTY)[1] for event in events]

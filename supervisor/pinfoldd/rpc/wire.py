@@ -46,7 +46,7 @@ def _serialized(
     shared = _shared(stamp.decision, stamp.wall, name, event.agent, getattr(event, "call", ""))
     head = b"".join((_REVISION, _varint(stamp.revision), shared))
     if type(event) not in _BODIES:
-        return name, _part(head), None
+        return name, _field(_EVENTS, head), None
     tag, make = _BODIES[type(event)]
     body = make(event, At(stamp, state, texts))
     part = _part(head, tag, body)
@@ -73,14 +73,13 @@ def _tag(field: int) -> bytes:
     return _varint(field << 3 | 2)
 
 
-def _part(head: bytes, tag: bytes = b"", body: Message | None = None) -> bytes:
+def _field(tag: bytes, data: bytes) -> bytes:
+    return b"".join((tag, _varint(len(data)), data))
+
+
+def _part(head: bytes, tag: bytes, body: Message) -> bytes:
     """A WatchResponse of this event alone."""
-    if body is None:
-        return b"".join((_EVENTS, _varint(len(head)), head))
-    data = body.SerializeToString()
-    length = _varint(len(data))
-    size = _varint(len(head) + len(tag) + len(length) + len(data))
-    return b"".join((_EVENTS, size, head, tag, length, data))
+    return _field(_EVENTS, head + _field(tag, body.SerializeToString()))
 
 
 @lru_cache(64)

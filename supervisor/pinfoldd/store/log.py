@@ -286,7 +286,7 @@ class Log:
                     rows.append(row)
         return rows
 
-    def wires(self, start: int, max_bytes: int = 1 << 20) -> tuple[int, bytes]:
+    def wires(self, start: int, max_bytes: int) -> tuple[int, bytes]:
         """The revision after the next events, and their `wire` in one piece: for a reader of
         everything a third of what `read` costs. Decisions are never split. There must be a
         next event.
