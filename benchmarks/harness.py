@@ -457,12 +457,13 @@ def _object() -> float:
 
 
 def _commit() -> str:
+    """The commit, `-dirty` if anything but the results of an earlier run differs from it."""
     with contextlib.suppress(OSError):
-        said = subprocess.run(
-            ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return said.stdout.strip()
+        changed = _git("status", "--porcelain", "-uno", "--", ".", ":!benchmarks/results")
+        return _git("describe", "--always") + ("-dirty" if changed else "")
     return ""
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(REPOSITORY), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
