@@ -101,8 +101,16 @@ class Groups:
     def send(self, order: m.Order) -> None:
         # Without a keeper nothing is lost: what the state asks for is sent again by `resend`
         # when one is there.
-        if self._link is not None:
+        if self._link is None:
+            return
+        try:
             self._link.send(order)
+        except m.LinkError as error:
+            # Nobody would ever hear of a group whose order could not leave.
+            if not isinstance(order, m.Spawn):
+                raise
+            reason = f"script, arguments and environment are too large together: {error}"
+            self._post(c.GroupFailed(order.group, reason), order.group, final=True)
 
     # ------------------------------------------------------------ events to orders
 

@@ -129,6 +129,19 @@ async def test_an_environment_that_is_too_large_in_all(shells: Shells) -> None:
     assert result.error.startswith("failed to start shell command: ")
 
 
+async def test_more_than_any_kernel_takes(shells: Shells) -> None:
+    """Control characters: they are six times as long in the order to the keeper, which has a
+    bound of its own, and a call whose order cannot leave must not run for ever."""
+    large = b"\1" * 100_000
+    message = "arguments and environment are over 6291456 bytes together"
+    assert await refused(shells, ["true", *[large] * 70]) == f"argv: {message}"
+    assert await refused(shells, "true", env={f"V{n}": large for n in range(70)}) == (
+        f"env: {message}"
+    )
+    result = await shells.run(["true", *[large] * 60])
+    assert result.cause == call_pb2.END_CAUSE_START_ERROR
+
+
 async def test_programs_that_are_not_there(shells: Shells, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")

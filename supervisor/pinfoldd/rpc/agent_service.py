@@ -53,6 +53,7 @@ class AgentService:
         if surface is None:
             raise Invalid("surface", "not a surface of this contract")
         env = checks.environment(dict(request.env), "env", self._do.config.shell.env_value_bytes)
+        checks.exec_size("env", (), env)
         if len(request.hidden_tools) > 100 or any(len(n) > 100 for n in request.hidden_tools):
             raise Invalid("hidden_tools", "at most 100 names of at most 100 characters")
         await self._do.loop.submit(

@@ -65,6 +65,7 @@ class CallService:
         elif len(request.script) > config.script_bytes:
             raise Invalid("script", f"at most {config.script_bytes} bytes")
         env = checks.environment(dict(request.env), "env", config.env_value_bytes)
+        checks.exec_size("argv" if argv else "env", argv, env, agent.env)
         cwd = checks.path(request.cwd, "cwd")
         base = agent.cwd.encode("utf-8", "surrogateescape") or b"/"
         limits = request.limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 
 from google.protobuf import duration_pb2
 
@@ -11,6 +12,8 @@ from pinfoldd.rpc.errors import Invalid
 MAX_ID_BYTES = 200
 MAX_LABEL_BYTES = 1_000
 MAX_SECONDS = 315_576_000_000.0
+MAX_EXEC_BYTES = 6 << 20
+"""What the kernel takes of arguments and environment together, however large the stack may be."""
 PAGE_DEFAULT = 100
 PAGE_MAX = 1_000
 
@@ -91,6 +94,15 @@ def environment(env: dict[str, bytes], field: str, most: int) -> dict[str, bytes
         if len(name) + len(value) > most:
             raise Invalid(field, f"the value of {name} is over {most} bytes")
     return env
+
+
+def exec_size(field: str, argv: Sequence[bytes], *environments: Mapping[str, bytes | str]) -> None:
+    """Whether a process can ever be given all of it; the kernel may refuse less, too."""
+    size = sum(map(len, argv))
+    for env in environments:
+        size += sum(map(len, env)) + sum(map(len, env.values()))
+    if size > MAX_EXEC_BYTES:
+        raise Invalid(field, f"arguments and environment are over {MAX_EXEC_BYTES} bytes together")
 
 
 def path(value: bytes, field: str) -> bytes:
