@@ -2,6 +2,7 @@ package pinfold
 
 import (
 	"context"
+	"math"
 	"net"
 	"os"
 	"time"
@@ -18,7 +19,8 @@ import (
 	pb "github.com/pinfold/pinfold/clients/go/gen/pinfold/v1"
 )
 
-const messageLimit = 64 << 20
+// messageLimit is as good as none: the supervisor has bounds of its own, with names.
+const messageLimit = math.MaxInt32
 
 type dialOptions struct {
 	address  string

@@ -138,7 +138,7 @@ class Limits(_Table):
     pending_prompts: PositiveInt = 10_000
     waits_per_agent: PositiveInt = 100_000
     message_bytes: PositiveInt = 1 << 20
-    prompt_bytes: PositiveInt = 4 << 20
+    prompt_bytes: PositiveInt = 1 << 20  # so that any client can receive the event about it
 
 
 class Retention(_Table):

@@ -12,11 +12,10 @@ from grpc import aio
 from pinfold.address import Address, Target
 from pinfold.errors import InvalidRequestError
 
-MESSAGE_LIMIT = 64 * 1024 * 1024
-
 _OPTIONS: list[tuple[str, int]] = [
-    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
-    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    # The supervisor has bounds of its own, with names.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
     # A connection per client: thousands of parked waits spread over several.
     ("grpc.use_local_subchannel_pool", 1),
     # Repeats are this client's own: they carry ids.

@@ -23,6 +23,7 @@ class Settings(Struct, frozen=True):
     live_agents: int = 10_000
     agent_depth: int = 8
     pending_prompts: int = 10_000  # of one agent
+    delivery_bytes: int = 3 << 20  # of prompts in one delivery: gRPC clients take 4 MiB by default
     waits_per_agent: int = 100_000
     active_tasks: int = 10  # of one agent on the tasks surface
     finished_calls: int = 100_000  # kept in all

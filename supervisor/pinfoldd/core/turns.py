@@ -6,10 +6,12 @@ from pinfoldd.core import agents, calls, commands, notices, waits
 from pinfoldd.core import events as e
 from pinfoldd.core.apply_agents import PROMPT
 from pinfoldd.core.decision import Decision
-from pinfoldd.core.model import Agent, StatusReport
+from pinfoldd.core.model import Agent, Prompt, StatusReport
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.core.repeats import is_repeat
 from pinfoldd.core.values import AgentState, CallState, Cause, PromptKind, Result
+
+_PROMPT_BYTES = 256  # of a prompt besides its body
 
 # ------------------------------------------------------------ turns
 
@@ -47,8 +49,8 @@ def _acknowledge(d: Decision, agent: Agent, delivery: str) -> None:
 
 
 def _deliver(d: Decision, agent: Agent) -> None:
-    """Hand over all that is pending."""
-    prompts = list(agent.prompts)
+    """Hand over what is pending: all of it, unless it is more than a message should hold."""
+    prompts = _share(agent.prompts, d.settings.delivery_bytes)
     fresh = [p for p in prompts if p.kind is PromptKind.USER and not p.delivered]
     d.emit(
         e.PromptCreated(
@@ -60,6 +62,17 @@ def _deliver(d: Decision, agent: Agent) -> None:
     )
     for prompt in fresh:
         _tell_watchers(d, agent, PromptKind.WATCH_PROMPT, prompt.body, prompt.id)
+
+
+def _share(prompts: list[Prompt], most: int) -> list[Prompt]:
+    """The first ones, at least one, of at most so many bytes. An agent whose prompts made an
+    answer that no client can receive would never get any of them."""
+    size = 0
+    for number, prompt in enumerate(prompts):
+        size += _PROMPT_BYTES + len(prompt.body.encode("utf-8", "surrogatepass"))
+        if size > most and number:
+            return prompts[:number]
+    return list(prompts)
 
 
 def end_turn(d: Decision, c: commands.EndTurn) -> None:

@@ -5,6 +5,7 @@ import pytest
 from pinfoldd.core import commands as c
 from pinfoldd.core import events as e
 from pinfoldd.core.reasons import Reason
+from pinfoldd.core.settings import Settings
 
 from .world import World, refused
 
@@ -128,3 +129,26 @@ def test_a_prompt_is_taken_in_once(w: World) -> None:
 def test_an_unknown_agent_has_no_turns(w: World, agent: str) -> None:
     with refused(Reason.AGENT_UNKNOWN, agent_id=agent):
         w.next_turn(agent)
+
+
+def test_a_delivery_holds_what_a_message_should() -> None:
+    """The rest follows when it is acknowledged, in the same turn."""
+    w = World(settings=Settings(delivery_bytes=2_000))
+    for letter in "abc":
+        w.prompt(letter * 700, activating=letter == "c")
+    assert w.next_turn() == "t-1"
+    assert w.delivered() == ["user " + "a" * 700, "user " + "b" * 700]
+    w.take(ack=w.delivery())
+    assert w.delivered() == ["user " + "c" * 700]
+    assert w.pending() == []
+
+
+def test_one_prompt_is_delivered_however_large_it_is() -> None:
+    w = World(settings=Settings(delivery_bytes=2_000))
+    w.prompt("é" * 1_500)
+    w.prompt("next")
+    w.next_turn()
+    assert w.delivered() == ["user " + "é" * 1_500]
+    w.end_turn()
+    assert w.next_turn() == "t-2"
+    assert w.delivered() == ["user next"]

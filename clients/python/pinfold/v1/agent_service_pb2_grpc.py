@@ -151,15 +151,15 @@ class AgentServiceServicer:
 
     def NextTurn(self, request, context):
         """Waits until there is an activating prompt, then begins a turn and hands over all pending
-        prompts. In the middle of a turn (a driver that was replaced): the same turn, with what
-        was not acknowledged.
+        prompts; of more than 3 MiB the first, and TakePrompts has the rest. In the middle of a turn
+        (a driver that was replaced): the same turn, with what was not acknowledged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TakePrompts(self, request, context):
-        """What has arrived during the turn. Answers at once.
+        """What has arrived during the turn, 3 MiB of it at a time. Answers at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,11 +54,11 @@ class AgentServiceStub:
     """
     NextTurn: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.NextTurnRequest, _agent_service_pb2.NextTurnResponse]
     """Waits until there is an activating prompt, then begins a turn and hands over all pending
-    prompts. In the middle of a turn (a driver that was replaced): the same turn, with what
-    was not acknowledged.
+    prompts; of more than 3 MiB the first, and TakePrompts has the rest. In the middle of a turn
+    (a driver that was replaced): the same turn, with what was not acknowledged.
     """
     TakePrompts: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.TakePromptsRequest, _agent_service_pb2.TakePromptsResponse]
-    """What has arrived during the turn. Answers at once."""
+    """What has arrived during the turn, 3 MiB of it at a time. Answers at once."""
     EndTurn: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.EndTurnRequest, _agent_service_pb2.EndTurnResponse]
     """Ends the turn with the agent's answer, which goes to its watchers."""
     SendPrompt: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.SendPromptRequest, _agent_service_pb2.SendPromptResponse]
@@ -100,11 +100,11 @@ class AgentServiceAsyncStub(AgentServiceStub):
     """
     NextTurn: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.NextTurnRequest, _agent_service_pb2.NextTurnResponse]  # type: ignore[assignment]
     """Waits until there is an activating prompt, then begins a turn and hands over all pending
-    prompts. In the middle of a turn (a driver that was replaced): the same turn, with what
-    was not acknowledged.
+    prompts; of more than 3 MiB the first, and TakePrompts has the rest. In the middle of a turn
+    (a driver that was replaced): the same turn, with what was not acknowledged.
     """
     TakePrompts: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.TakePromptsRequest, _agent_service_pb2.TakePromptsResponse]  # type: ignore[assignment]
-    """What has arrived during the turn. Answers at once."""
+    """What has arrived during the turn, 3 MiB of it at a time. Answers at once."""
     EndTurn: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.EndTurnRequest, _agent_service_pb2.EndTurnResponse]  # type: ignore[assignment]
     """Ends the turn with the agent's answer, which goes to its watchers."""
     SendPrompt: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.SendPromptRequest, _agent_service_pb2.SendPromptResponse]  # type: ignore[assignment]
@@ -173,8 +173,8 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.NextTurnResponse, _abc.Awaitable[_agent_service_pb2.NextTurnResponse]]:
         """Waits until there is an activating prompt, then begins a turn and hands over all pending
-        prompts. In the middle of a turn (a driver that was replaced): the same turn, with what
-        was not acknowledged.
+        prompts; of more than 3 MiB the first, and TakePrompts has the rest. In the middle of a turn
+        (a driver that was replaced): the same turn, with what was not acknowledged.
         """
 
     @_abc_1.abstractmethod
@@ -183,7 +183,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _agent_service_pb2.TakePromptsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_agent_service_pb2.TakePromptsResponse, _abc.Awaitable[_agent_service_pb2.TakePromptsResponse]]:
-        """What has arrived during the turn. Answers at once."""
+        """What has arrived during the turn, 3 MiB of it at a time. Answers at once."""
 
     @_abc_1.abstractmethod
     def EndTurn(

@@ -61,6 +61,9 @@ class CallServiceStub:
     once. A wait whose RPC ends before the decision consumes nothing. Safe to repeat: the
     same wait_id gets the same answer after it was settled.
 
+    An answer is as long as the results it holds: of many sub-agents, or of 64 calls with much
+    output, it may be over the 4 MiB that a gRPC client receives unless told otherwise.
+
     There is no implicit time limit, and running out of `timeout` is an answer, not an error.
     """
     WaitStream: _grpc.StreamStreamMultiCallable[_call_service_pb2.WaitStreamRequest, _call_service_pb2.WaitStreamResponse]
@@ -110,6 +113,9 @@ class CallServiceAsyncStub(CallServiceStub):
     """Waits for background results, or for activating input. Each result is consumed at most
     once. A wait whose RPC ends before the decision consumes nothing. Safe to repeat: the
     same wait_id gets the same answer after it was settled.
+
+    An answer is as long as the results it holds: of many sub-agents, or of 64 calls with much
+    output, it may be over the 4 MiB that a gRPC client receives unless told otherwise.
 
     There is no implicit time limit, and running out of `timeout` is an answer, not an error.
     """
@@ -187,6 +193,9 @@ class CallServiceServicer(metaclass=_abc_1.ABCMeta):
         """Waits for background results, or for activating input. Each result is consumed at most
         once. A wait whose RPC ends before the decision consumes nothing. Safe to repeat: the
         same wait_id gets the same answer after it was settled.
+
+        An answer is as long as the results it holds: of many sub-agents, or of 64 calls with much
+        output, it may be over the 4 MiB that a gRPC client receives unless told otherwise.
 
         There is no implicit time limit, and running out of `timeout` is an answer, not an error.
         """

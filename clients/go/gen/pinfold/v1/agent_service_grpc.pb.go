@@ -57,10 +57,10 @@ type AgentServiceClient interface {
 	// is touched. Safe to repeat.
 	StopAgent(ctx context.Context, in *StopAgentRequest, opts ...grpc.CallOption) (*StopAgentResponse, error)
 	// Waits until there is an activating prompt, then begins a turn and hands over all pending
-	// prompts. In the middle of a turn (a driver that was replaced): the same turn, with what
-	// was not acknowledged.
+	// prompts; of more than 3 MiB the first, and TakePrompts has the rest. In the middle of a turn
+	// (a driver that was replaced): the same turn, with what was not acknowledged.
 	NextTurn(ctx context.Context, in *NextTurnRequest, opts ...grpc.CallOption) (*NextTurnResponse, error)
-	// What has arrived during the turn. Answers at once.
+	// What has arrived during the turn, 3 MiB of it at a time. Answers at once.
 	TakePrompts(ctx context.Context, in *TakePromptsRequest, opts ...grpc.CallOption) (*TakePromptsResponse, error)
 	// Ends the turn with the agent's answer, which goes to its watchers.
 	EndTurn(ctx context.Context, in *EndTurnRequest, opts ...grpc.CallOption) (*EndTurnResponse, error)
@@ -238,10 +238,10 @@ type AgentServiceServer interface {
 	// is touched. Safe to repeat.
 	StopAgent(context.Context, *StopAgentRequest) (*StopAgentResponse, error)
 	// Waits until there is an activating prompt, then begins a turn and hands over all pending
-	// prompts. In the middle of a turn (a driver that was replaced): the same turn, with what
-	// was not acknowledged.
+	// prompts; of more than 3 MiB the first, and TakePrompts has the rest. In the middle of a turn
+	// (a driver that was replaced): the same turn, with what was not acknowledged.
 	NextTurn(context.Context, *NextTurnRequest) (*NextTurnResponse, error)
-	// What has arrived during the turn. Answers at once.
+	// What has arrived during the turn, 3 MiB of it at a time. Answers at once.
 	TakePrompts(context.Context, *TakePromptsRequest) (*TakePromptsResponse, error)
 	// Ends the turn with the agent's answer, which goes to its watchers.
 	EndTurn(context.Context, *EndTurnRequest) (*EndTurnResponse, error)

@@ -61,6 +61,9 @@ type CallServiceClient interface {
 	// once. A wait whose RPC ends before the decision consumes nothing. Safe to repeat: the
 	// same wait_id gets the same answer after it was settled.
 	//
+	// An answer is as long as the results it holds: of many sub-agents, or of 64 calls with much
+	// output, it may be over the 4 MiB that a gRPC client receives unless told otherwise.
+	//
 	// There is no implicit time limit, and running out of `timeout` is an answer, not an error.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
 	// The same for very many waits over one stream: requests bring waits, responses the answers
@@ -226,6 +229,9 @@ type CallServiceServer interface {
 	// Waits for background results, or for activating input. Each result is consumed at most
 	// once. A wait whose RPC ends before the decision consumes nothing. Safe to repeat: the
 	// same wait_id gets the same answer after it was settled.
+	//
+	// An answer is as long as the results it holds: of many sub-agents, or of 64 calls with much
+	// output, it may be over the 4 MiB that a gRPC client receives unless told otherwise.
 	//
 	// There is no implicit time limit, and running out of `timeout` is an answer, not an error.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)

@@ -859,8 +859,8 @@ export const AgentService: GenService<{
   },
   /**
    * Waits until there is an activating prompt, then begins a turn and hands over all pending
-   * prompts. In the middle of a turn (a driver that was replaced): the same turn, with what
-   * was not acknowledged.
+   * prompts; of more than 3 MiB the first, and TakePrompts has the rest. In the middle of a turn
+   * (a driver that was replaced): the same turn, with what was not acknowledged.
    *
    * @generated from rpc pinfold.v1.AgentService.NextTurn
    */
@@ -870,7 +870,7 @@ export const AgentService: GenService<{
     output: typeof NextTurnResponseSchema;
   },
   /**
-   * What has arrived during the turn. Answers at once.
+   * What has arrived during the turn, 3 MiB of it at a time. Answers at once.
    *
    * @generated from rpc pinfold.v1.AgentService.TakePrompts
    */

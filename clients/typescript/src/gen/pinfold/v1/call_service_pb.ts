@@ -1165,6 +1165,9 @@ export const CallService: GenService<{
    * once. A wait whose RPC ends before the decision consumes nothing. Safe to repeat: the
    * same wait_id gets the same answer after it was settled.
    *
+   * An answer is as long as the results it holds: of many sub-agents, or of 64 calls with much
+   * output, it may be over the 4 MiB that a gRPC client receives unless told otherwise.
+   *
    * There is no implicit time limit, and running out of `timeout` is an answer, not an error.
    *
    * @generated from rpc pinfold.v1.CallService.Wait
