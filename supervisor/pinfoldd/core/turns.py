@@ -190,8 +190,12 @@ def _recorded(d: Decision, agent: Agent, request: str, tool: str, digest: str) -
 
 
 def _room(d: Decision, agent: Agent) -> None:
-    if len(agent.prompts) >= d.settings.pending_prompts:
+    if _is_full(d, agent):
         raise Rejected(Reason.PROMPT_LIMIT, limit=str(d.settings.pending_prompts))
+
+
+def _is_full(d: Decision, agent: Agent) -> bool:
+    return len(agent.prompts) >= d.settings.pending_prompts
 
 
 # ------------------------------------------------------------ watches and status
@@ -251,6 +255,8 @@ def record_tool(d: Decision, c: commands.RecordTool) -> None:
 def _tell_watchers(d: Decision, agent: Agent, kind: PromptKind, body: str, detail: str) -> None:
     for watcher_id in list(agent.watchers):
         watcher = d.state.agents[watcher_id]
+        if kind is PromptKind.WATCH_STATE and _is_full(d, watcher):
+            continue  # a watcher that never takes its prompts would have ever more of these
         if watcher.is_live:
             notices.queue(
                 d,

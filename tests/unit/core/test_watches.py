@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import msgspec
+
 from pinfoldd.core import events as e
 from pinfoldd.core.reasons import Reason
 from pinfoldd.core.values import ReportedState
 
-from .world import World, refused
+from .world import SETTINGS, World, refused
 
 
 def test_the_watcher_gets_answers_prompts_and_state_lines(w: World) -> None:
@@ -113,3 +115,18 @@ def test_a_late_completion_of_the_watched_stays_its_own(w: World) -> None:
     w.exits("K", "kid")
     assert w.pending() == before
     assert w.notices("kid") == ["K"]
+
+
+def test_a_watcher_that_takes_nothing_has_no_endless_list_of_state_lines() -> None:
+    w = World(settings=msgspec.structs.replace(SETTINGS, pending_prompts=3))
+    w.child("kid")
+    w.next_turn("kid")
+    for number in range(9):
+        w.status(ReportedState.WORKING, f"step {number}", "kid")
+    w.end_turn("gold", "kid")
+    assert w.pending() == [
+        "watch_state turn started",
+        "watch_state step 0 status working",
+        "watch_state step 1 status working",
+        "watch_answer gold t-1",
+    ]
