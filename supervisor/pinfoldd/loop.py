@@ -34,6 +34,8 @@ FAULT = 70  # exit status after a fault that left the state and the log apart
 Events = list[tuple[Stamp, Event]]
 _RETRY_SECONDS = 0.25
 _SNAPSHOT_EVERY = 20_000  # events
+_TAIL_EVENTS = 8192
+_TAIL_BYTES = 32 << 20
 _COMPACT_PAUSE = 0.02  # seconds between two steps of some milliseconds
 
 
@@ -101,7 +103,8 @@ class Loop:
         self._unanswered: list[Callable[[], None]] = []
         self.failing = False
         self._closed = False
-        self.tail: deque[Record] = deque(maxlen=8192)
+        self.tail: deque[Record] = deque()  # the end of the log, for watchers that are there
+        self._tail_bytes = 0
         self._watchers: list[asyncio.Future[None]] = []
         self.committed_revision = engine.state.revision
         self._keep_events = keep_events
@@ -205,7 +208,7 @@ class Loop:
                 self.failing = True
                 self._aio.call_later(_RETRY_SECONDS, self._retry, decided)
                 return
-            self.tail.extend(self._pending)
+            self._remember(self._pending)
             self.committed_revision = self._pending[-1].revision
             self._since_snapshot += len(self._pending)
             self._pending = []
@@ -232,6 +235,15 @@ class Loop:
             self._take_snapshot()
         if self.store.log.checkpoint_due():
             self._checkpoint_log()
+
+    def _remember(self, records: list[Record]) -> None:
+        """Bounded in bytes, too: eight thousand messages of a MiB are no tail."""
+        tail = self.tail
+        for record in records:
+            self._tail_bytes += _size(record)
+            tail.append(record)
+        while tail and (len(tail) > _TAIL_EVENTS or self._tail_bytes > _TAIL_BYTES):
+            self._tail_bytes -= _size(tail.popleft())
 
     def _retry(self, decided: Events) -> None:
         self.failing = False
@@ -336,6 +348,10 @@ class Loop:
                 self.store.snapshots.save(self.engine.state)
             except StoreError as error:
                 log.error("%s", error)  # the log has it all; the next start takes longer
+
+
+def _size(record: Record) -> int:
+    return len(record.wire) + len(record.event) + len(record.internal or b"")
 
 
 def _done(what: str, future: asyncio.Future[None]) -> None:
