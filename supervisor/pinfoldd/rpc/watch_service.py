@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
 
-from pinfold.v1 import watch_service_pb2
+from google.protobuf.message import Message
+
+from pinfold.v1 import agent_pb2, call_pb2, watch_service_pb2
 from pinfoldd.core.reasons import Reason, Rejected
 from pinfoldd.rpc import checks, convert
 from pinfoldd.rpc.answers import Answers
@@ -15,9 +18,9 @@ from pinfoldd.rpc.operations import Operations
 from pinfoldd.store import Record, Row
 
 _MAX_BYTES = 256 * 1024  # of one response
-_SNAPSHOT_ITEMS = 200  # of one response
 
 Seen = Callable[[str, str, str], bool]
+_Message = TypeVar("_Message", bound=Message)
 
 
 def _everyone(agent: str, call: str, name: str) -> bool:
@@ -45,9 +48,10 @@ class WatchService:
         seen = self._filter(request.filter)
         show = request.show_internal
         if start == 0:
-            async for part in self._snapshot(seen):
-                yield part
-            start = loop.committed_revision + 1
+            # Both at once: while a part is on its way, more is decided.
+            parts, start = self._snapshot(seen), loop.committed_revision + 1
+            for part in parts:
+                yield watch_service_pb2.WatchResponse(snapshot=part)
             bookmark = watch_service_pb2.Bookmark(revision=start - 1)
             yield watch_service_pb2.WatchResponse(bookmark=bookmark)
         elif start > loop.committed_revision + 1:
@@ -113,25 +117,22 @@ class WatchService:
             return rows
         return self._do.loop.store.log.read(start, 2_000, _MAX_BYTES)
 
-    async def _snapshot(self, seen: Seen) -> AsyncIterator[watch_service_pb2.WatchResponse]:
-        """The live state: what was not there at the bookmark's revision has an event later."""
-        state = self._do.state
-        snapshot = watch_service_pb2.Snapshot()
-        parts = [snapshot]
-        for agent in state.agents.values():
-            if agent.stopped_wall is not None:
-                continue
-            if not seen(agent.id, "", "agent.opened"):
-                continue
-            if len(snapshot.agents) + len(snapshot.calls) >= _SNAPSHOT_ITEMS:
-                snapshot = watch_service_pb2.Snapshot()
-                parts.append(snapshot)
-            snapshot.agents.append(convert.agent(agent))
-            for call_id in [*agent.completed, *agent.live]:
-                if seen(agent.id, call_id, "call.queued"):
-                    snapshot.calls.append(self._answers.call(agent.calls[call_id]))
-        for part in parts:
-            yield watch_service_pb2.WatchResponse(snapshot=part)
+    def _snapshot(self, seen: Seen) -> list[watch_service_pb2.Snapshot]:
+        """The live state, in parts of which each is short enough for one response."""
+        agents: list[agent_pb2.Agent] = []
+        calls: list[call_pb2.Call] = []
+        for agent in self._do.state.agents.values():
+            if agent.stopped_wall is None and seen(agent.id, "", "agent.opened"):
+                agents.append(convert.agent(agent))
+                calls += [
+                    self._answers.call(agent.calls[call_id])
+                    for call_id in (*agent.completed, *agent.live)
+                    if seen(agent.id, call_id, "call.queued")
+                ]
+        return [
+            *(watch_service_pb2.Snapshot(agents=part) for part in _parts(agents)),
+            *(watch_service_pb2.Snapshot(calls=part) for part in _parts(calls)),
+        ]
 
     def _filter(self, wanted: watch_service_pb2.EventFilter) -> Seen:
         who = caller.get()
@@ -163,6 +164,19 @@ class WatchService:
             return not call_id or call == call_id
 
         return seen
+
+
+def _parts(messages: list[_Message]) -> Iterator[list[_Message]]:
+    part: list[_Message] = []
+    size = 0
+    for message in messages:
+        part.append(message)
+        size += message.ByteSize()
+        if size > _MAX_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _progress(revision: int) -> watch_service_pb2.WatchResponse:
