@@ -145,6 +145,7 @@ def main() -> None:
             cgroups.clear()
         except OSError as error:
             _refuse(f"can't use the cgroup directory: {error}")
+    descriptors = host.Descriptors()  # recovery has a pidfd open of each process it ends
     restored = recover(known, journal, marker, os.path.join(state, "spool"))
     os.umask(arguments.umask & 0o777)
 
@@ -153,7 +154,7 @@ def main() -> None:
         loop,
         state,
         marker=marker,
-        descriptors=host.Descriptors(),
+        descriptors=descriptors,
         journal=journal,
         drain=arguments.drain,
         linger=arguments.linger,

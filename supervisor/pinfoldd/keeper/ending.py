@@ -253,12 +253,11 @@ class Ending(Generic[F]):
         for member in members:
             groups.setdefault(member.pgid, []).append(member)
         inside = groups.pop(own, [])
-        reached = 0
-        if inside:
-            if self._pinned():
-                reached = len(inside) if self._killpg(own, signals) else 0
-            else:
-                reached = sum(self._signal_one(member.pid, signals) for member in inside)
+        if self._pinned():
+            # also if nobody was seen: a look needs a descriptor, and there may be none left
+            reached = len(inside) if self._killpg(own, signals) else 0
+        else:
+            reached = sum(self._signal_one(member.pid, signals) for member in inside)
         outside = 0
         for pgid, some in groups.items():
             outside += self._signal_group(pgid, some, signals)

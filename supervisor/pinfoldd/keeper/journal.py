@@ -21,6 +21,7 @@ records of the unacknowledged groups only.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -64,6 +65,7 @@ class Journal:
         self._open: dict[int, list[bytes]] = {}  # the lines of each unacknowledged group
         self._pending: list[bytes] = []
         self._compact_at = _COMPACT_AT
+        self._torn = False  # the last write was cut short: the disk was full
 
     def load(self) -> dict[int, Known]:
         """The groups that are not acknowledged; opens the journal for what follows."""
@@ -76,11 +78,12 @@ class Journal:
         for line in lines:
             try:
                 kind, values = json.loads(line)
-                group = values["group"]
-            except (ValueError, TypeError, KeyError):  # torn by a kill or a full disk
-                continue
+                group = int(values["group"])
+                boot = str(values["boot"]) if kind == "begin" else ""
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue  # torn by a kill or a full disk, or damaged by whatever it was
             if kind == "begin":
-                known[group] = Known(group, str(values["boot"]))
+                known[group] = Known(group, boot)
                 self._open[group] = [line + b"\n"]
             elif kind == "acknowledged":
                 known.pop(group, None)
@@ -104,8 +107,10 @@ class Journal:
         self.commit()
 
     def report(self, group: int, frame: bytes) -> None:
-        """Take a fact, as it goes over the link; `commit` must follow before it is told."""
-        self._take(group, frame[PREFIX_SIZE:] + b"\n")
+        """Take a fact, as it goes over the link; `commit` must follow before it is told. Of a
+        group that is acknowledged nothing is kept."""
+        if group in self._open:
+            self._take(group, frame[PREFIX_SIZE:] + b"\n")
 
     def _take(self, group: int, line: bytes) -> None:
         self._pending.append(line)
@@ -117,6 +122,8 @@ class Journal:
 
     def commit(self) -> None:
         """All records taken since the last time, in one write."""
+        if self._torn and self._pending:
+            self._compact()  # a new file: the next line would be a part of the torn one
         if self._pending:
             data = b"".join(self._pending)
             self._pending.clear()
@@ -131,10 +138,14 @@ class Journal:
 
     def _write(self, line: bytes) -> None:
         try:
-            self._size += os.write(self._fd, line)
+            count = os.write(self._fd, line)
+            self._size += count
+            if count < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if self._fsync:
                 os.fdatasync(self._fd)
         except OSError as error:
+            self._torn = True
             self._on_error(error)
 
     def _compact(self) -> None:
@@ -156,7 +167,11 @@ class Journal:
                 raise
         except OSError as error:
             self._on_error(error)
+            with contextlib.suppress(OSError):
+                os.unlink(fresh)
             return
+        self._pending.clear()  # they are among what is kept
+        self._torn = False
         os.close(self._fd)
         self._fd, self._size = fd, len(kept)
         self._compact_at = max(_COMPACT_AT, 2 * len(kept))

@@ -266,7 +266,7 @@ class Launcher:
         except OSError as error:
             pipes.close()
             raise _explain(error, order, plan) from None
-        except SpawnError:
+        except BaseException:
             pipes.close()
             raise
         finally:
@@ -440,7 +440,7 @@ def _limit_child(pid: int, order: Spawn) -> None:
             # a second more than the soft limit: SIGXCPU comes first, then SIGKILL
             hard = value + 1 if kind == resource.RLIMIT_CPU else value
             resource.prlimit(pid, kind, (value, hard))
-        except (OSError, ValueError):  # it is gone, or is another user by now
+        except (OSError, ValueError, OverflowError):  # it is gone, or is another user by now
             return
 
 

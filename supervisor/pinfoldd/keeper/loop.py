@@ -69,9 +69,11 @@ class Loop:
     def forget(self, fd: int) -> None:
         """To be called before the descriptor is closed. The epoll itself drops it then."""
         self._handlers.pop(fd, None)
+        self._failures.pop(fd, None)
 
     def unwatch(self, fd: int) -> None:
         """For a descriptor that stays open."""
+        self._failures.pop(fd, None)
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 

@@ -11,6 +11,7 @@ there must never be two generations of the same group.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -60,7 +61,9 @@ def _restore(record: Known, spools: str) -> Group:
     group = Group(record.group, state=State.ENDED)
     for name, values in record.reports.items():
         attribute = "failed" if name == "SpawnFailed" else name.lower()
-        setattr(group, attribute, m.from_values(name, values))
+        # a record of another version: the group is ended, and its end is told, without it
+        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+            setattr(group, attribute, m.from_values(name, values))
     if group.started is not None:
         group.pid, group.start_time = group.started.pid, group.started.start_time
     group.earlier = spool.recover(*spool.paths(spools, record.group))

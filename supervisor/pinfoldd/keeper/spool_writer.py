@@ -112,7 +112,7 @@ class SpoolWriter:
         if self._pending:
             start, last, before, at = self._pending[-1]
             crosses = start < self._half <= offset  # a record ends where the head ends
-            if last == stream and (stream == GAP or now - at < MERGE_SECONDS) and not crosses:
+            if last == stream and (stream == GAP or 0 <= now - at < MERGE_SECONDS) and not crosses:
                 self._pending[-1] = (start, stream, before + length, at)
                 return
         self._pending.append((offset, stream, length, now))
@@ -238,14 +238,19 @@ class SpoolWriter:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         if not self.size:
             flags |= os.O_TRUNC
-        try:
-            if self._fd < 0:
-                self._fd = os.open(self._out_path, flags, 0o600)
-            if self._idx < 0:
-                self._idx = os.open(self._path, flags, 0o600)
-        except OSError:
-            self.release()
-            return False
+        while True:
+            try:
+                if self._fd < 0:
+                    self._fd = os.open(self._out_path, flags, 0o600)
+                if self._idx < 0:
+                    self._idx = os.open(self._path, flags, 0o600)
+                break
+            except OSError as error:
+                if error.errno == errno.EMFILE and _opened:
+                    next(iter(_opened)).release()  # what it wrote is safe; ours would be lost
+                    continue
+                self.release()
+                return False
         _opened[self] = None
         if len(_opened) > _OPEN_SPOOLS:
             next(iter(_opened)).release()

@@ -33,7 +33,16 @@ _END_OF_TRANSMISSION = b"\x04"
 class Output:
     """Reads what a group writes. `on_data` follows each read, `on_closed` the last end."""
 
-    __slots__ = ("_behind", "_large", "_loop", "_on_closed", "_on_data", "_streams", "spool")
+    __slots__ = (
+        "_behind",
+        "_large",
+        "_loop",
+        "_on_closed",
+        "_on_data",
+        "_streams",
+        "_terminal",
+        "spool",
+    )
 
     def __init__(
         self,
@@ -48,6 +57,7 @@ class Output:
         self.spool = spool
         self._on_data, self._on_closed = on_data, on_closed
         self._streams = {out: STDOUT}
+        self._terminal = err < 0
         if err >= 0:
             self._streams[err] = STDERR
         self._large: set[int] = set()
@@ -101,8 +111,7 @@ class Output:
     def _end(self, fd: int) -> None:
         del self._streams[fd]
         self._behind.discard(fd)
-        self._loop.forget(fd)
-        os.close(fd)
+        self._close(fd)
         if not self._streams:
             self._on_closed()
 
@@ -125,11 +134,18 @@ class Output:
     def close(self) -> None:
         """Give up the streams, wherever they are."""
         for fd in list(self._streams):
-            self._loop.forget(fd)
-            os.close(fd)
+            self._close(fd)
         self._streams.clear()
         self._behind.clear()
         self.spool.release()
+
+    def _close(self, fd: int) -> None:
+        if self._terminal:
+            # the input has a duplicate: closing this one doesn't end what epoll tells of it
+            self._loop.unwatch(fd)
+        else:
+            self._loop.forget(fd)
+        os.close(fd)
 
 
 def _available(fd: int) -> int:
@@ -143,7 +159,17 @@ def _available(fd: int) -> int:
 class Input:
     """Feeds a group's standard input, at the speed at which it is read."""
 
-    __slots__ = ("_eof", "_fd", "_held", "_loop", "_on_taken", "_queue", "_terminal", "_watched")
+    __slots__ = (
+        "_eof",
+        "_fd",
+        "_held",
+        "_last",
+        "_loop",
+        "_on_taken",
+        "_queue",
+        "_terminal",
+        "_watched",
+    )
 
     def __init__(
         self, loop: Loop, fd: int, terminal: bool, on_taken: Callable[[int, int, str], None]
@@ -157,6 +183,7 @@ class Input:
         self._held = 0
         self._eof = False
         self._watched = False
+        self._last = b"\n"  # the byte that was fed last
 
     def feed(self, serial: int, data: bytes, eof: bool, bound: int = INPUT_BOUND) -> None:
         """Take `data`; answered when it has been handed on, or can't be any more."""
@@ -188,13 +215,17 @@ class Input:
                 self.close()
                 return
             self._held -= count
+            if count:
+                self._last = bytes(rest[count - 1 : count])
             if count < len(rest):
                 self._queue[0] = (serial, rest[count:], size, eof, error)
                 continue
             self._queue.popleft()
             self._answer(serial, size, error)
-            if eof:
-                self._finish()
+            if eof and self._terminal:
+                self._type_end()
+            elif eof:
+                self.close()
                 return
         self._wait(False)
 
@@ -205,15 +236,15 @@ class Input:
             self._loop.unwatch(self._fd)
         self._watched = wanted
 
-    def _finish(self) -> None:
-        if self._terminal:
-            # a terminal isn't closed by its end of file: it is typed
-            with contextlib.suppress(OSError):
-                os.write(self._fd, _END_OF_TRANSMISSION)
-            self._eof = False
-            self._wait(False)
-        else:
-            self.close()
+    def _type_end(self) -> None:
+        """A terminal isn't closed by its end of file: it is typed. In the middle of a line the
+        first one only hands over what there is of it."""
+        keys = _END_OF_TRANSMISSION
+        if self._last != b"\n" and termios.tcgetattr(self._fd)[3] & termios.ICANON:
+            keys *= 2
+        self._eof = False
+        self._held += len(keys)
+        self._queue.appendleft((-1, memoryview(keys), len(keys), False, ""))
 
     def close(self) -> None:
         """Nobody reads it any more, or nobody writes: what waits is answered `closed`."""
