@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable
 
 from . import procfs
@@ -63,12 +64,30 @@ class Containment:
     def is_empty(self, group: Group, again: Callable[[], None]) -> bool:
         """Proof, after a `refresh` of the census. `again` is called in a moment if only the
         cgroup has somebody: whoever it is is below the keeper, and on the way to it."""
-        if group.leader_alive or group.orphans or procfs.group_exists(group.pid):
+        if group.leader_alive or group.orphans:
+            return False
+        if procfs.group_exists(group.pid) and self._has_members(group.pid):
+            self._loop.call_later(_RECHECK, again)
             return False
         if self._cgroups is not None and self._cgroups.pids(group.number):
             self._loop.call_later(_RECHECK, again)
             return False
         return True
+
+    def _has_members(self, pgid: int) -> bool:
+        """Whether anyone in this process group is below the keeper. After its leader was reaped
+        the number may be that of a stranger's group: that one proves nothing, and would keep
+        ours from ever being empty."""
+        me = os.getpid()
+        for pid in procfs.pids():
+            stat = procfs.stat(pid)
+            if stat is None or stat.pgid != pgid:
+                continue
+            while stat is not None and stat.ppid != me:
+                stat = procfs.stat(stat.ppid) if stat.ppid > 1 else None
+            if stat is not None:
+                return True
+        return False
 
     def not_spawned(self, group: Group) -> None:
         self._remove_cgroup(group.number)

@@ -54,6 +54,7 @@ class Group:
     number: int
     pid: int = 0
     start_time: int = 0
+    peak_before: int = 0  # KiB, of the keeper when it spawned the leader, and a little more
     state: State = State.STARTING
     leader_alive: bool = False  # not reaped yet: its pid can't be anyone else's
     orphans: set[int] = field(default_factory=set)

@@ -17,6 +17,10 @@ CHILD_NOFILE = 1024
 """Soft RLIMIT_NOFILE of children unless asked otherwise: what login shells and systemd
 give, since programs that use select(2) break above it. The hard limit stays as it was."""
 
+KEPT_BACK = 256
+"""Descriptors that no new group's streams may take: output is written with them, processes are
+looked at and signalled, and a daemon is heard."""
+
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NAME = 15
 
@@ -117,7 +121,7 @@ class Descriptors:
     children's. Switched around each spawn, which costs a microsecond; a single-threaded
     process can do so without anyone noticing."""
 
-    __slots__ = ("_own", "child_default", "hard", "highest")
+    __slots__ = ("_own", "child_default", "for_groups", "hard", "highest")
 
     def __init__(self) -> None:
         _, self.hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -127,6 +131,7 @@ class Descriptors:
             self._own = (self.hard, self.hard)
         self.highest = self._own[0]
         self.child_default = min(CHILD_NOFILE, self.highest)
+        self.for_groups = self.highest - min(KEPT_BACK, self.highest // 4)
         self.for_keeper()
 
     def for_child(self, soft: int) -> None:

@@ -78,7 +78,7 @@ class Journal:
         for line in lines:
             try:
                 kind, values = json.loads(line)
-                group = int(values["group"])
+                kind, group = str(kind), int(values["group"])
                 boot = str(values["boot"]) if kind == "begin" else ""
             except (ValueError, TypeError, KeyError, RecursionError):
                 continue  # torn by a kill or a full disk, or damaged by whatever it was

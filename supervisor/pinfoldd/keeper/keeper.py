@@ -84,7 +84,6 @@ class Keeper:
         self._reporter = Reporter(loop, journal)
         self._linger_timer: Timer | None = None
         self._leaving = False
-        self._own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 256
         self._base: dict[bytes, bytes] = {}
         self._handlers: dict[type, Callable[..., None]] = {
             m.Base: self._take_base,
@@ -161,10 +160,9 @@ class Keeper:
     def _spawn(self, order: m.Spawn) -> None:
         if order.group in self._groups or order.group in self._forgotten:
             return  # said twice: it has been carried out
-        group = Group(order.group)
         if self._leaving:
-            self._spawn_failed(group, SpawnError("the keeper is shutting down"))
-            return
+            return  # nothing is known of it here: the daemon asks the next keeper
+        group = Group(order.group)
         script = os.path.join(self._scripts, f"{order.group}.script")
         if order.argv or order.zygote:
             script = ""
@@ -216,6 +214,7 @@ class Keeper:
     ) -> None:
         """The leader is there: take it in, and connect its streams."""
         group.pid, group.start_time = leader.pid, leader.start_time
+        group.peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 256
         self._enter(group, *begun)
         spool = SpoolWriter(*spool_paths(self._spools, order.group), order.output_limit)
         group.output = Output(
@@ -297,7 +296,7 @@ class Keeper:
                 continue
             if group is not None:
                 # a child begins with the keeper's own peak: what doesn't exceed it is unknown
-                peak = usage.ru_maxrss if usage.ru_maxrss > self._own_peak else 0
+                peak = usage.ru_maxrss if usage.ru_maxrss > group.peak_before else 0
                 used = (usage.ru_utime, usage.ru_stime, peak * 1024)
                 self._leader_exited(group, status, used)
             elif pid in self._warm.pids:
@@ -316,9 +315,12 @@ class Keeper:
         for family in self._census.refresh():
             touched[family.number] = family
         for group in list(touched.values()):
-            if group.state is State.DRAINING and group.drain_timer is None:
-                self._drain_exit(group)
-            self._evaluate(group)
+            try:
+                if group.state is State.DRAINING and group.drain_timer is None:
+                    self._drain_exit(group)
+                self._evaluate(group)
+            except Exception:  # noqa: BLE001 - a mistake of ours about one is not the others' end
+                self._log(f"group {group.number}: {traceback.format_exc()}")
 
     def _paused(self, group: Group, paused: bool) -> None:
         if group.paused != paused:
@@ -401,7 +403,8 @@ class Keeper:
 
     def _safety(self) -> None:
         """Nothing is known to need this: it is here for what nobody has thought of."""
-        waiting = {n: g for n, g in self._groups.items() if g.state is State.EXITED}
+        after = (State.DRAINING, State.EXITED)
+        waiting = {n: g for n, g in self._groups.items() if g.state in after}
         if waiting:
             self._look_again(waiting)
         self._loop.call_later(_SAFETY, self._safety)

@@ -279,6 +279,8 @@ class Launcher:
         try:
             for _ in range(3 if order.stdin == "pipe" or has_input(order) else 2):
                 opened += os.pipe2(os.O_CLOEXEC)
+            if max(opened) >= self._descriptors.for_groups:
+                raise OSError(errno.EMFILE, "the rest is kept for those that run")
             out, out_end, err, err_end, *rest = opened
             source, feed = rest or (self._null, -1)
             for fd in (out, err, *rest[1:]):

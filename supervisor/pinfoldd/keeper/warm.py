@@ -93,7 +93,11 @@ class Warm:
             self._send(self._queue.popleft())
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            self._fail_all(f"the zygote can't be started: {error.strerror}")
+            return
         argv = [sys.executable, "-m", "pinfoldd.keeper.zygote", "--preload", self._preload]
         self._marker.set(0)
         try:
@@ -121,9 +125,12 @@ class Warm:
         request.payload["serial"] = self._serial
         self._current = request
         self.unknown.clear()
-        gate, request.gate = os.pipe2(os.O_CLOEXEC)
-        payload = os.memfd_create("worker", os.MFD_CLOEXEC)
+        opened: list[int] = []
         try:
+            gate, request.gate = os.pipe2(os.O_CLOEXEC)
+            opened.append(gate)
+            payload = os.memfd_create("worker", os.MFD_CLOEXEC)
+            opened.append(payload)
             os.write(payload, json.dumps(request.payload).encode("ascii"))
             os.lseek(payload, 0, os.SEEK_SET)
             fds = array.array("i", [payload, gate, *request.pipes.ends])
@@ -133,8 +140,8 @@ class Warm:
         except OSError as error:
             self._finish(0, f"the zygote can't be asked: {error.strerror}")
         finally:
-            os.close(payload)
-            os.close(gate)
+            for fd in opened:
+                os.close(fd)
 
     def _answered(self, _: int) -> None:
         assert self._channel is not None
@@ -181,12 +188,14 @@ class Warm:
 
     def _overdue(self, request: Request) -> None:
         self._note("zygote: a worker was not forked in time")
+        # One that serves others is not to blame for a long queue.
+        stuck = request is self._current or not self._ready
         if request in self._queue:
             self._queue.remove(request)
         elif request is self._current:
             self._current = None
         self._settle(request, 0, f"the worker was not started within {START_BOUND:g} s")
-        if self.pid:
+        if self.pid and stuck:
             os.kill(self.pid, 9)
 
     def died(self, status: int) -> None:
@@ -200,8 +209,9 @@ class Warm:
         if self._current is not None:
             # a worker that it may have forked finds its gate closed, and ends: try again
             again, self._current = self._current, None
-            os.close(again.gate)
-            again.gate = -1
+            if again.gate >= 0:
+                os.close(again.gate)
+                again.gate = -1
             self._queue.appendleft(again)
         self._fruitless += 1
         if self._fruitless >= _RESTARTS:
