@@ -173,19 +173,17 @@ class Groups:
                 shell=_text(spec.shell),
                 cwd=_text(spec.cwd),
                 env=env,
-                stdin="pipe" if spec.input and not spec.argv else spec.stdin,
+                stdin=spec.stdin,
                 terminal=m.TerminalSize(spec.rows, spec.columns) if spec.rows else None,
                 output_limit=spec.output_limit,
                 nofile=spec.open_files,
                 memory=spec.memory,
                 cpu_seconds=spec.cpu_seconds,
                 file_size=spec.file_size,
-                body=spec.input if spec.argv else spec.body,
+                script_size=len(spec.body),
+                body=spec.body + spec.input,
             )
         )
-        if spec.input and not spec.argv:
-            # Handed over whole, so that nothing of it is lost with this daemon.
-            self.send(m.Input(call.group, 0, eof=spec.stdin == "null", body=spec.input))
 
     def resend(self, known: frozenset[int]) -> None:
         """Ask again for all that the state wants and this keeper may not have heard of."""
@@ -205,6 +203,15 @@ class Groups:
             worker = agent.worker
             if worker is not None and worker.running and not agent.is_live:
                 self.send(m.Stop(worker.group))
+
+    def discard_unknown(self, groups: set[int]) -> None:
+        """Of these groups that have a spool, give up those that nobody can ask for: an order to
+        discard them was lost with its link, or with a daemon."""
+        known = set(self._state.groups)
+        for agent in self._state.agents.values():
+            known.update(call.group for call in agent.calls.values())
+        if unknown := sorted(groups - known):
+            self.send(m.Discard(unknown))
 
     # ------------------------------------------------------------ reports to commands
 

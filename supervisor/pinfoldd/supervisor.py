@@ -27,6 +27,7 @@ from pinfoldd.core.values import Result
 from pinfoldd.groups import Groups
 from pinfoldd.keeper import messages as m
 from pinfoldd.keeper.client import KeeperError, KeeperLink, find_keeper, start_keeper
+from pinfoldd.keeper.spool import spooled
 from pinfoldd.loop import Loop
 from pinfoldd.outputs import Outputs
 from pinfoldd.render import errors, results, waits
@@ -201,6 +202,13 @@ class Supervisor:
         for group in hello.groups:
             self._groups.replay(group)
         self._groups.resend(known)
+        self._sweep = asyncio.ensure_future(self._discard_strays())
+
+    async def _discard_strays(self) -> None:
+        """A hundred thousand files take a tenth of a second: not on this thread."""
+        with contextlib.suppress(OSError):
+            groups = await asyncio.to_thread(spooled, str(self._config.state / "spool"))
+            self._groups.discard_unknown(groups)
 
     async def _connect(self) -> m.Hello:
         config = self._config

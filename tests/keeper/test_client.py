@@ -45,7 +45,7 @@ def test_orders_and_reports(own: Harness) -> None:
         await daemon.until(lambda: sum(isinstance(r, Exited) for r in daemon.reports) == 50)
         assert isinstance(daemon.reports[0], Hello)
         started = [r.group for r in daemon.reports if isinstance(r, Started)]
-        assert started == list(range(1, 51))
+        assert sorted(started) == list(range(1, 51))  # each is told with its end, or soon
         assert {r.code for r in daemon.reports if isinstance(r, Exited)} == {7}
         for group in range(1, 50):
             link.send(Acknowledge([group]))

@@ -99,4 +99,4 @@ def test_the_format_has_its_number() -> None:
         for f in dataclasses.fields(cls)
     ]
     digest = hashlib.blake2b("\n".join(sorted(lines)).encode(), digest_size=8).hexdigest()
-    assert (m.PROTOCOL, digest) == (2, "4bf98df926d7c6d6")
+    assert (m.PROTOCOL, digest) == (3, "6f8549d19d1611f3")

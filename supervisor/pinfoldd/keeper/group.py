@@ -80,6 +80,7 @@ class Group:
     survived: Survived | None = None
     lost: Lost | None = None
     acknowledged: bool = False
+    discarded: bool = False  # nobody will read its output
     earlier: Totals = NOTHING  # of a group that an earlier keeper ran
 
     def move(self, state: State) -> None:

@@ -30,7 +30,6 @@ from .launch import (
     SpawnError,
     base_environment,
     check,
-    has_input,
     set_size,
 )
 from .link import Connection
@@ -40,7 +39,7 @@ from .reporter import Reporter
 from .scripts import digest, remove, write_script
 from .spool import paths as spool_paths
 from .spool_writer import SpoolWriter
-from .streams import INPUT_BOUND, Input, Output
+from .streams import Input, Output
 from .warm import Warm
 
 VERSION = "1"
@@ -172,7 +171,7 @@ class Keeper:
                 self._order_worker(group, order, plan)
                 return
             if script:
-                write_script(script, order.body)
+                write_script(script, order.script)
                 group.script = script
             self._journal.begin(order.group, digest(order), self._boot)
             # The start is when we begin to start it: a duration never falls short.
@@ -236,9 +235,9 @@ class Keeper:
                     m.InputTaken(order.group, serial, count, error)
                 ),
             )
-            if has_input(order):
+            if first := order.input:
                 # the daemon has handed it over: it needn't fit the bound of later input
-                group.input.feed(-1, order.body, order.stdin != "pipe", len(order.body))
+                group.input.feed(-1, first, order.stdin != "pipe", len(first))
 
     def _enter(self, group: Group, at: float, mono: float) -> None:
         """The leader runs: from now on it is ours to reap and to end."""
@@ -448,9 +447,7 @@ class Keeper:
         elif group is None or group.input is None:
             self._reporter.send(m.InputTaken(order.group, order.serial, 0, "closed"))
         else:
-            # The first input comes with the order to start: it needn't fit the bound of later.
-            bound = len(order.body) if order.serial == 0 else INPUT_BOUND
-            group.input.feed(order.serial, order.body, order.eof, bound)
+            group.input.feed(order.serial, order.body, order.eof)
 
     def _resize(self, order: m.Resize) -> None:
         group = self._groups.get(order.group)
@@ -481,12 +478,20 @@ class Keeper:
         self._reporter.forget(group)
         if group.output is not None:
             group.output.close()
+        if group.discarded:
+            self._remove_spool(group.number)
 
     def _discard(self, order: m.Discard) -> None:
         for number in order.groups:
-            if number not in self._groups:
-                for path in spool_paths(self._spools, number):
-                    remove(path)
+            group = self._groups.get(number)
+            if group is None:
+                self._remove_spool(number)
+            else:
+                group.discarded = True  # it is still written to: see `_forget`
+
+    def _remove_spool(self, number: int) -> None:
+        for path in spool_paths(self._spools, number):
+            remove(path)
 
     # ------------------------------------------------------------ the end
 

@@ -124,8 +124,8 @@ def check(order: Spawn, script: str, base: dict[bytes, bytes], marker: Marker) -
             raise SpawnError("the program's name is empty", errno.ENOENT)
         path = _find_program(argv[0], env.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin"), cwd)
     else:
-        if b"\0" in order.body:
-            at = order.body.index(b"\0")
+        if b"\0" in (body := order.script):
+            at = body.index(b"\0")
             raise SpawnError(f"the script holds a NUL byte at offset {at}", errno.EINVAL)
         path = _bytes(order.shell or "/bin/bash", "shell")
         argv = [path, script.encode("utf-8", "surrogateescape")]
@@ -234,11 +234,6 @@ def _find_program(name: bytes, search: bytes, cwd: bytes) -> bytes:
     raise SpawnError(f"program not found: {_show(name)}", errno.ENOENT)
 
 
-def has_input(order: Spawn) -> bool:
-    """Whether the body is the first input, and not a script."""
-    return bool(order.body and (order.argv or order.zygote))
-
-
 def _standard(ends: Sequence[int]) -> list[tuple[object, ...]]:
     return [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(ends)]
 
@@ -277,7 +272,7 @@ class Launcher:
         """The streams of a group without a terminal. Raises `SpawnError`."""
         opened: list[int] = []
         try:
-            for _ in range(3 if order.stdin == "pipe" or has_input(order) else 2):
+            for _ in range(3 if order.stdin == "pipe" or order.input else 2):
                 opened += os.pipe2(os.O_CLOEXEC)
             if max(opened) >= self._descriptors.for_groups:
                 raise OSError(errno.EMFILE, "the rest is kept for those that run")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
-PROTOCOL = 2
+PROTOCOL = 3
 _PREFIX = struct.Struct("!II")
 PREFIX_SIZE = _PREFIX.size
 MAX_FRAME = 64 << 20
@@ -54,8 +54,9 @@ class Base:
 class Spawn:
     """Start one group. Answered by `Started` or `SpawnFailed`, exactly once.
 
-    `argv` empty means: run `body` (the script, byte for byte) with `shell`, from a file.
-    `argv` given means: exec it directly; `body` is then the initial standard input.
+    `argv` empty means: run `script` (byte for byte) with `shell`, from a file. `argv` given
+    means: exec it directly. `input` is the initial standard input. Both cross the link as one
+    body: a daemon that is killed while it sends has ordered all of it, or nothing.
     Strings that name things of the operating system (argv, env, cwd) are decoded with
     surrogateescape, so that any bytes survive the way.
     """
@@ -75,7 +76,21 @@ class Spawn:
     cpu_seconds: int = 0  # RLIMIT_CPU, 0: none
     file_size: int = 0  # RLIMIT_FSIZE in bytes, 0: none
     zygote: str = ""  # "module:function" of a Python worker, forked from the warm zygote
+    script_size: int = -1  # bytes of `body` that are the script; -1: all, or none with `argv`
     body: bytes = b""
+
+    @property
+    def script(self) -> bytes:
+        return self.body[: self._script_end()]
+
+    @property
+    def input(self) -> bytes:
+        return self.body[self._script_end() :]
+
+    def _script_end(self) -> int:
+        if self.script_size >= 0:
+            return self.script_size
+        return 0 if self.argv or self.zygote else len(self.body)
 
 
 @dataclass(slots=True)

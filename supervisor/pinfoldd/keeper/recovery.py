@@ -24,6 +24,10 @@ from .group import Group, State
 from .journal import Journal, Known
 from .marker import Marker
 
+STRAY = -1
+"""Stands for every group that the journal has nothing of (its disk was full, or it was damaged,
+or the group had been acknowledged as one with survivors)."""
+
 GRACE = 0.5
 BOUND = 5.0
 _ROUND = 0.05
@@ -41,7 +45,8 @@ def recover(known: Sequence[Known], journal: Journal, marker: Marker, spools: st
             running[group.number] = group
     # other boots' processes are gone, and their numbers mean nothing now
     here = {r.group for r in known if r.boot == boot}
-    receipts = _end({n: g for n, g in running.items() if n in here}, marker)
+    targets = {n: g for n, g in running.items() if n in here}
+    receipts = _end({**targets, STRAY: Group(STRAY)}, marker)
     for number, group in running.items():
         receipt = receipts.get(number, m.Receipt(ended_by="exit", proof="boot"))
         now, mono = time.time(), time.monotonic()
@@ -82,9 +87,9 @@ def _members(groups: dict[int, Group], marker: Marker) -> dict[int, list[procfs.
         if group.pid and procfs.start_time(group.pid) == group.start_time
     }
     found: dict[int, list[procfs.Stat]] = {}
-    me = os.getpid()
+    ours = _ancestors()
     for pid in procfs.pids():
-        if pid <= 1 or pid == me:
+        if pid <= 1 or pid in ours:
             continue
         number = _owner(pid, by_mark, leaders, marker)
         if number is None:
@@ -100,7 +105,8 @@ def _owner(
 ) -> int | None:
     mark = marker.read(pid)
     if mark is not None:
-        return by_mark.get(mark)
+        # Whoever holds the lock of the state directory may give this mark: an earlier keeper did.
+        return by_mark.get(mark, STRAY)
     if pid in leaders:
         return leaders[pid]
     try:
@@ -113,9 +119,19 @@ def _owner(
     return by_mark.get(mark) if mark is not None else None
 
 
+def _ancestors() -> set[int]:
+    """This process and those that it was started by: a supervisor may be started in a shell
+    that an earlier one ran."""
+    found: set[int] = set()
+    pid = os.getpid()
+    while pid > 1:
+        found.add(pid)
+        stat = procfs.stat(pid)
+        pid = stat.ppid if stat is not None else 0
+    return found
+
+
 def _end(groups: dict[int, Group], marker: Marker) -> dict[int, m.Receipt]:
-    if not groups:
-        return {}
     began = time.monotonic()
     receipts = {number: m.Receipt(ended_by="exit") for number in groups}
     seen: dict[int, dict[int, bool]] = {number: {} for number in groups}
@@ -136,8 +152,11 @@ def _end(groups: dict[int, Group], marker: Marker) -> dict[int, m.Receipt]:
         finally:
             for fd in opened:
                 os.close(fd)
+        killed = step == "kill"
         number, step = int(signal.SIGKILL), "kill"
         members = _members(groups, marker)
+        if killed:
+            members.pop(STRAY, None)  # who can't be ended was told of, and keeps nobody waiting
     for owner, receipt in receipts.items():
         left = members.get(owner, [])
         alive = {stat.pid for stat in left}

@@ -44,6 +44,12 @@ def paths(directory: str, group: int) -> tuple[str, str]:
     return stem + ".out", stem + ".idx"
 
 
+def spooled(directory: str) -> set[int]:
+    """The groups that have a spool."""
+    stems = {name.partition(".")[0] for name in os.listdir(directory)}
+    return {int(stem) for stem in stems if stem.isdigit()}
+
+
 class Totals(NamedTuple):
     size: int
     lines: int
