@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -12,7 +14,7 @@ from chaos.wreck import Wreck, check_log, whole_log
 from integration.harness import consumed
 from pinfold.errors import StateError
 from pinfold.v1 import agent_pb2, call_pb2
-from support import Supervisor
+from support import Supervisor, eventually
 
 COUNT = "for i in $(seq 1 150); do echo $i; sleep 0.01; done; exit 7"
 COUNTED = "".join(f"{n}\n" for n in range(1, 151)).encode()
@@ -254,3 +256,34 @@ async def test_the_start_after_a_kill_in_the_middle_of_a_start(wreck: Wreck) -> 
     assert answer.result is not None
     assert (answer.result.exit_code, await wreck.output("X")) == (7, COUNTED)
     check_log(await whole_log(wreck.client), ["X"])
+
+
+async def test_a_first_input_that_was_on_its_way(wreck: Wreck) -> None:
+    """The keeper has read a part of what the daemon sent when that is killed."""
+    keeper = await wreck.keeper()
+    os.kill(keeper, signal.SIGSTOP)
+    starting = asyncio.ensure_future(wreck.start("wc -c", call_id="X", input=b"x" * 1_500_000))
+    await wreck.until_event("call.starting", call_id="X")
+    await asyncio.sleep(0.2)  # some of it is in the socket's buffer by now
+    await wreck.kill_daemon()
+    os.kill(keeper, signal.SIGCONT)
+    await wreck.up()
+    await starting
+    answer = await wreck.agent.wait_exact("X", timeout=30)
+    assert answer.text.endswith("out 1500000")
+
+
+async def test_spools_that_nobody_knows_of_are_given_up(wreck: Wreck) -> None:
+    await wreck.start("echo kept", call_id="X")
+    await wreck.agent.wait_exact("X")
+    await wreck.start("echo live; sleep 1000", call_id="L")
+    await wreck.until_output("L", b"live\n")
+    spools = wreck.supervisor.state / "spool"
+    known = set(os.listdir(spools))
+    await wreck.kill_daemon()
+    for name in ("777.out", "777.idx"):
+        (spools / name).write_bytes(b"lost")
+    await wreck.up()
+    assert await asyncio.to_thread(eventually, lambda: set(os.listdir(spools)) == known)
+    assert await wreck.output("X") == b"kept\n"
+    await wreck.agent.cancel("L")

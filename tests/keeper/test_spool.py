@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -282,3 +283,37 @@ def test_bytes_after_the_last_record_are_recovered(files: tuple[str, str]) -> No
     assert [(s, d) for s, _, d, _ in contents(files, 14)] == [(2, b"one\ntwo\nthree\n")]
     assert recover(*files) == Totals(14, 3, 0)
     assert recover("/none", "/none") == Totals(0, 0, 0)
+
+
+def test_a_clock_that_is_set_back_makes_a_new_record(
+    writer: SpoolWriter, files: tuple[str, str]
+) -> None:
+    for now in (1000.0, 400.0, 410.0):
+        put(writer, 1, b"x", now)
+    writer.flush()
+    with SpoolReader(*files) as reader:
+        found = [reader.read(offset, 1, writer.size)[0].at for offset in range(3)]
+    assert found == [1000.0, 400.0, 410.0]
+
+
+def test_without_descriptors_the_idlest_spool_gives_up_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle, busy = (SpoolWriter(*paths(str(tmp_path), n), 1 << 20) for n in (1, 2))
+    put(idle, 1, b"idle", 1.0)
+    open_file = os.open
+
+    def limited(*arguments: Any, **more: Any) -> int:
+        if idle in module._opened:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_file(*arguments, **more)
+
+    monkeypatch.setattr(module.os, "open", limited)
+    put(busy, 1, b"busy", 2.0)
+    assert busy.totals == Totals(4, 0, 0)
+    monkeypatch.undo()
+    put(idle, 1, b"!", 3.0)
+    assert idle.totals == Totals(5, 0, 0)
+    for spool in (idle, busy):
+        spool.release()
+    assert Path(paths(str(tmp_path), 1)[0]).read_bytes() == b"idle!"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -221,3 +222,21 @@ def test_killed_keeper_takes_its_workers_along(warm: Harness, mark: str) -> None
     (report,) = [r for r in warm.link.hello.groups if r.group == group]
     assert report.lost is not None
     eventually(lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in zygote[:1]))
+
+
+@pytest.mark.parametrize("free", range(9))
+def test_a_worker_after_one_that_found_no_descriptors(warm: Harness, free: int) -> None:
+    warm.link.wait(Exited, worker(warm, "nothing"))
+    warm.link.drain(0.05)
+    pid = warm.process.pid
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    limit = next(n for n in range(1 << 16) if n - sum(fd < n for fd in used) == free)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        group = worker(warm, "nothing")
+        while not (warm.link.of(group, SpawnFailed) or warm.link.of(group, Exited)):
+            warm.link.next()
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    assert warm.link.wait(Exited, worker(warm, "nothing")).code == 0
