@@ -74,11 +74,17 @@ func (a *Agent) TakePrompts(ctx context.Context) (*Taken, error) {
 
 // EndTurn ends the turn with the agent's answer, which its watchers get.
 func (a *Agent) EndTurn(ctx context.Context, turnID, answer string) error {
+	return a.endTurn(ctx, turnID, answer, false)
+}
+
+// endTurn: a draft is how far the answer came, and means something only if the agent is being ended.
+func (a *Agent) endTurn(ctx context.Context, turnID, answer string, draft bool) error {
 	_, err := unary(ctx, a.client, quick, a.client.agents.EndTurn, &pb.EndTurnRequest{
 		AgentId:               a.ID,
 		TurnId:                turnID,
 		Answer:                answer,
 		AcknowledgeDeliveryId: a.lastDelivery(),
+		Draft:                 draft,
 	})
 	if err == nil {
 		a.delivered("")

@@ -52,7 +52,7 @@ func (a *Agent) workTurn(ctx context.Context, turn *Turn, do TurnFunc) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), draftTime)
 		defer cancel()
 		// Nobody is left to tell of a failure.
-		_ = a.EndTurn(last, turn.ID, turn.Draft)
+		_ = a.endTurn(last, turn.ID, turn.Draft, true)
 	}
 	return err
 }

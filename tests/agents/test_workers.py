@@ -221,6 +221,16 @@ async def test_what_it_has_so_far_is_kept_when_it_is_ended(me: Actor, role: str)
     assert (await me.tool("wait", tool_call_id="D")).text.endswith("\n\nas far as it came")
 
 
+@pytest.mark.parametrize("role", ["kit", "program"])
+async def test_half_an_answer_is_none_when_a_stranger_ends_the_worker(me: Actor, role: str) -> None:
+    kid = await me.child("draft", role=role, mode="call", call_id="D")
+    await kid.happened("agent.status_reported")
+    os.kill(await worker_pid(kid), signal.SIGTERM)
+    result = await me.ended("D")
+    assert (result.state, result.answer) == (call_pb2.CALL_STATE_FAILED, "")
+    assert result.error == "Tool call failed: worker ended by signal 15"
+
+
 async def test_its_own_processes_are_ended_with_it(me: Actor) -> None:
     kid = await me.child("children", role="kit")
     assert await answered(me, kid) == "with a child"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -71,6 +72,29 @@ async def test_a_snapshot_and_what_follows(shells: Shells) -> None:
     }
     assert all(event.revision > bookmark for event in later)
     assert later[0].name == "call.cancel_requested"
+
+
+async def test_a_snapshot_for_a_filter(shells: Shells) -> None:
+    for call in ("one", "two"):
+        await shells.until_event(
+            "call.started", call_id=await shells.start("sleep 1000", call_id=call)
+        )
+
+    async def shown(**wanted: Any) -> tuple[list[str], list[str]]:
+        agents: list[str] = []
+        calls: list[str] = []
+        async for response in shells.client.watch(0, **wanted):
+            agents += [agent.agent_id for agent in response.snapshot.agents]
+            calls += [call.call_id for call in response.snapshot.calls]
+            if response.HasField("bookmark"):
+                break
+        return agents, calls
+
+    mine = {"agents": [shells.id]}
+    assert await shown(**mine) == ([shells.id], ["one", "two"])
+    assert await shown(**mine, names=["call.ended"]) == ([shells.id], ["one", "two"])
+    assert await shown(**mine, call_id="two") == ([], ["two"])
+    assert await shown(call_id="two") == ([], ["two"])
 
 
 async def test_resuming_misses_nothing_and_repeats_nothing(shells: Shells) -> None:

@@ -202,8 +202,8 @@ async def test_huge_output_comes_in_pieces(owner: Owner) -> None:
         if not left:
             break
         assert read.text.endswith(f"\n[{left} more bytes: read again]\n[status: completed]")
-        # It is not told of everything yet, and so there still is a notice.
-        assert await owner.pending() == 1
+        # Its end is told: a notice would say nothing new.
+        assert await owner.pending() == 0
     assert read.text.endswith("€\n[status: completed]")
     assert (text, reads) == (whole, 4)
     assert await owner.read("shell-1") == "(no new output)\n[status: completed]"

@@ -78,8 +78,9 @@ class Turns(AgentHandle):
         self.delivery_id = response.delivery_id
         return Taken(list(response.prompts), response.delivery_id, response.turn_cancelled)
 
-    async def end_turn(self, turn_id: str, answer: str) -> None:
-        """Ends the turn with the agent's answer, which its watchers get."""
+    async def end_turn(self, turn_id: str, answer: str, *, draft: bool = False) -> None:
+        """Ends the turn with the agent's answer, which its watchers get. `draft`: it is only how
+        far the answer came, and means something only if the agent is being ended."""
         await self.connection.unary(
             self.connection.agents.EndTurn,
             agent_service_pb2.EndTurnRequest(
@@ -87,6 +88,7 @@ class Turns(AgentHandle):
                 turn_id=turn_id,
                 answer=answer,
                 acknowledge_delivery_id=self.delivery_id,
+                draft=draft,
             ),
         )
         self.delivery_id = ""

@@ -38,6 +38,11 @@ export interface PromptOptions extends Abortable {
   requestId?: string | undefined;
 }
 
+export interface EndTurnOptions extends Abortable {
+  /** It is only how far the answer came, and means something only if the agent is being ended. */
+  draft?: boolean | undefined;
+}
+
 export interface StartAgentOptions extends Abortable {
   /** Default: the supervisor's default role. */
   role?: string | undefined;
@@ -99,12 +104,14 @@ export abstract class Turns extends Tasks {
   }
 
   /** Ends the turn with the agent's answer, which its watchers get. */
-  async endTurn(turnId: string, answer: string, { signal }: Abortable = {}): Promise<void> {
+  async endTurn(turnId: string, answer: string, options: EndTurnOptions = {}): Promise<void> {
+    const { draft = false, signal } = options;
     const request = {
       agentId: this.agentId,
       turnId,
       answer,
       acknowledgeDeliveryId: this.deliveryId,
+      draft,
     };
     await this.connection.unary((call) => this.connection.agents.endTurn(request, call), {
       signal,

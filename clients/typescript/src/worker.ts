@@ -95,7 +95,7 @@ class Worker {
   async handOver(): Promise<void> {
     const turn = this.#turn;
     if (turn?.draft) {
-      await this.agent.endTurn(turn.turnId, turn.draft).catch(() => {});
+      await this.agent.endTurn(turn.turnId, turn.draft, { draft: true }).catch(() => {});
     }
   }
 

@@ -164,6 +164,7 @@ class EndTurn(Command, frozen=True):
     turn: str
     answer: str
     acknowledge: str = ""
+    draft: bool = False  # how far it came, for the case that its agent is being ended
 
 
 # ------------------------------------------------------------ tasks

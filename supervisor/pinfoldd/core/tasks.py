@@ -37,7 +37,7 @@ def read(d: Decision, c: commands.ReadTask) -> None:
         return
     if c.start != call.cursor or c.live not in (None, call.live):
         raise CursorMoved
-    told = not call.live and c.end >= (call.result.output.size if call.result else 0)
+    told = not call.live  # its status: the rest of a long output needs no notice
     d.emit(
         e.TaskRead(
             agent=agent.id,

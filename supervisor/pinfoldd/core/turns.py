@@ -89,6 +89,8 @@ def end_turn(d: Decision, c: commands.EndTurn) -> None:
     d.state.require_live(agent)
     if not agent.turn or agent.turn != c.turn:
         raise Rejected(Reason.TURN_UNKNOWN, turn_id=c.turn)
+    if c.draft:
+        return  # the signal was not ours: half an answer is none
     _acknowledge(d, agent, c.acknowledge)
     d.emit(e.TurnEnded(agent.id, c.turn, c.answer))
     _tell_watchers(d, agent, PromptKind.WATCH_ANSWER, c.answer, c.turn)

@@ -173,6 +173,7 @@ class AgentService:
                 request.turn_id,
                 request.answer,
                 request.acknowledge_delivery_id,
+                request.draft,
             )
         )
         return agent_service_pb2.EndTurnResponse()

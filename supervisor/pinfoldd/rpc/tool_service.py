@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -54,6 +55,15 @@ _SURFACES: dict[int, Surface | None] = {
     tool_service_pb2.TOOL_SURFACE_TASKS: Surface.TASKS,
     tool_service_pb2.TOOL_SURFACE_BOTH: None,
 }
+
+
+def _canonical(arguments: str) -> bytes:
+    """The same for the same arguments, however they are spelled: a harness that sends a call
+    again may have parsed and written it anew."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True).encode()
+    except (ValueError, RecursionError):
+        return arguments.encode()
 
 
 class _Call:
@@ -139,7 +149,7 @@ class ToolService:
         call_id = checks.client_id(request.tool_call_id, "tool_call_id", "call")
         name = request.name
         digest = hashlib.blake2b(
-            f"{name}\0{request.arguments_json}".encode(), digest_size=12
+            name.encode() + b"\0" + _canonical(request.arguments_json), digest_size=12
         ).hexdigest()
         call = _Call(agent, call_id, digest, None)
         try:

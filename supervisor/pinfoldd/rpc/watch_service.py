@@ -45,11 +45,13 @@ class WatchService:
             interval = checks.seconds(request.progress_interval, "progress_interval")
             if interval < 0.1:
                 raise Invalid("progress_interval", "at least 100 ms")
-        seen = self._filter(request.filter)
+        seen = self._filter(request.filter, named=True)
         show = request.show_internal
         if start == 0:
             # Both at once: while a part is on its way, more is decided.
-            parts, start = self._snapshot(seen), loop.committed_revision + 1
+            # A state has no name: of a filter for events only whose they are matters to it.
+            shown = self._filter(request.filter, named=False)
+            parts, start = self._snapshot(shown), loop.committed_revision + 1
             for part in parts:
                 yield watch_service_pb2.WatchResponse(snapshot=part)
             bookmark = watch_service_pb2.Bookmark(revision=start - 1)
@@ -122,28 +124,31 @@ class WatchService:
         agents: list[agent_pb2.Agent] = []
         calls: list[call_pb2.Call] = []
         for agent in self._do.state.agents.values():
-            if agent.stopped_wall is None and seen(agent.id, "", "agent.opened"):
+            if agent.stopped_wall is not None:
+                continue
+            if seen(agent.id, "", ""):
                 agents.append(convert.agent(agent))
-                calls += [
-                    self._answers.call(agent.calls[call_id])
-                    for call_id in (*agent.completed, *agent.live)
-                    if seen(agent.id, call_id, "call.queued")
-                ]
+            calls += [
+                self._answers.call(agent.calls[call_id])
+                for call_id in (*agent.completed, *agent.live)
+                if seen(agent.id, call_id, "")
+            ]
         return [
             *(watch_service_pb2.Snapshot(agents=part) for part in _parts(agents)),
             *(watch_service_pb2.Snapshot(calls=part) for part in _parts(calls)),
         ]
 
-    def _filter(self, wanted: watch_service_pb2.EventFilter) -> Seen:
+    def _filter(self, wanted: watch_service_pb2.EventFilter, *, named: bool) -> Seen:
         who = caller.get()
         state = self._do.state
         for agent_id in wanted.agent_ids:
             self._door.check(who, agent_id)
         agents = frozenset(wanted.agent_ids)
-        names = frozenset(name for name in wanted.names if not name.endswith("*"))
-        prefixes = tuple(name[:-1] for name in wanted.names if name.endswith("*"))
+        asked = wanted.names if named else ()
+        names = frozenset(name for name in asked if not name.endswith("*"))
+        prefixes = tuple(name[:-1] for name in asked if name.endswith("*"))
         call_id = wanted.call_id
-        if who.operator and not agents and not wanted.names and not call_id:
+        if who.operator and not agents and not asked and not call_id:
             return _everyone
 
         def below(agent_id: str) -> bool:
@@ -159,7 +164,7 @@ class WatchService:
                 return False
             if agents and agent not in agents and not (wanted.descendants and below(agent)):
                 return False
-            if wanted.names and name not in names and not (prefixes and name.startswith(prefixes)):
+            if asked and name not in names and not (prefixes and name.startswith(prefixes)):
                 return False
             return not call_id or call == call_id
 

@@ -152,3 +152,13 @@ def test_one_prompt_is_delivered_however_large_it_is() -> None:
     w.end_turn()
     assert w.next_turn() == "t-2"
     assert w.delivered() == ["user next"]
+
+
+def test_half_an_answer_of_an_agent_that_nobody_ends_is_none(w: World) -> None:
+    w.prompt("one")
+    turn = w.next_turn()
+    before = w.state.revision
+    w.do(c.EndTurn("A", turn, "half of", w.delivery(), draft=True))
+    assert w.state.revision == before
+    assert w.agent().turn == turn
+    assert w.delivered() == ["user one"]

@@ -440,11 +440,16 @@ class EndTurnRequest(_message.Message):
     TURN_ID_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGE_DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    DRAFT_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     turn_id: _builtins.str
     answer: _builtins.str
     acknowledge_delivery_id: _builtins.str
     """Prompts that were delivered and not named here make the next turn."""
+    draft: _builtins.bool
+    """`answer` is only how far the worker came when it was told to end: kept as partial text if its
+    agent is being ended. If not (somebody else sent the signal), the turn does not end with it.
+    """
     def __init__(
         self,
         *,
@@ -452,10 +457,11 @@ class EndTurnRequest(_message.Message):
         turn_id: _builtins.str = ...,
         answer: _builtins.str = ...,
         acknowledge_delivery_id: _builtins.str = ...,
+        draft: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge_delivery_id", b"acknowledge_delivery_id", "agent_id", b"agent_id", "answer", b"answer", "turn_id", b"turn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge_delivery_id", b"acknowledge_delivery_id", "agent_id", b"agent_id", "answer", b"answer", "draft", b"draft", "turn_id", b"turn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -39,7 +39,9 @@ class EventFilter(_message.Message):
 
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Exact names such as "call.started", or prefixes that end in '*', such as "call.*"."""
+        """Exact names such as "call.started", or prefixes that end in '*', such as "call.*". Of events
+        only: a snapshot has no names.
+        """
 
     def __init__(
         self,

@@ -79,7 +79,7 @@ class Worker:
         turn = self._turn
         if turn is not None and turn.draft:
             with contextlib.suppress(PinfoldError):
-                await self._agent.end_turn(turn.turn_id, turn.draft)
+                await self._agent.end_turn(turn.turn_id, turn.draft, draft=True)
 
     async def serve(self) -> None:
         """Take turns. Returns when the agent has stopped."""

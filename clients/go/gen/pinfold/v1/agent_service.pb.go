@@ -895,8 +895,11 @@ type EndTurnRequest struct {
 	Answer  string                 `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Prompts that were delivered and not named here make the next turn.
 	AcknowledgeDeliveryId string `protobuf:"bytes,4,opt,name=acknowledge_delivery_id,json=acknowledgeDeliveryId,proto3" json:"acknowledge_delivery_id,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// `answer` is only how far the worker came when it was told to end: kept as partial text if its
+	// agent is being ended. If not (somebody else sent the signal), the turn does not end with it.
+	Draft         bool `protobuf:"varint,5,opt,name=draft,proto3" json:"draft,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EndTurnRequest) Reset() {
@@ -955,6 +958,13 @@ func (x *EndTurnRequest) GetAcknowledgeDeliveryId() string {
 		return x.AcknowledgeDeliveryId
 	}
 	return ""
+}
+
+func (x *EndTurnRequest) GetDraft() bool {
+	if x != nil {
+		return x.Draft
+	}
+	return false
 }
 
 type EndTurnResponse struct {
@@ -1747,12 +1757,13 @@ const file_pinfold_v1_agent_service_proto_rawDesc = "" +
 	"\aprompts\x18\x01 \x03(\v2\x12.pinfold.v1.PromptR\aprompts\x12\x1f\n" +
 	"\vdelivery_id\x18\x02 \x01(\tR\n" +
 	"deliveryId\x12%\n" +
-	"\x0eturn_cancelled\x18\x03 \x01(\bR\rturnCancelled\"\x94\x01\n" +
+	"\x0eturn_cancelled\x18\x03 \x01(\bR\rturnCancelled\"\xaa\x01\n" +
 	"\x0eEndTurnRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x17\n" +
 	"\aturn_id\x18\x02 \x01(\tR\x06turnId\x12\x16\n" +
 	"\x06answer\x18\x03 \x01(\tR\x06answer\x126\n" +
-	"\x17acknowledge_delivery_id\x18\x04 \x01(\tR\x15acknowledgeDeliveryId\"\x11\n" +
+	"\x17acknowledge_delivery_id\x18\x04 \x01(\tR\x15acknowledgeDeliveryId\x12\x14\n" +
+	"\x05draft\x18\x05 \x01(\bR\x05draft\"\x11\n" +
 	"\x0fEndTurnResponse\"{\n" +
 	"\x11SendPromptRequest\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x1d\n" +

@@ -29,7 +29,8 @@ type EventFilter struct {
 	AgentIds []string `protobuf:"bytes,1,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
 	// Also the agents below them.
 	Descendants bool `protobuf:"varint,2,opt,name=descendants,proto3" json:"descendants,omitempty"`
-	// Exact names such as "call.started", or prefixes that end in '*', such as "call.*".
+	// Exact names such as "call.started", or prefixes that end in '*', such as "call.*". Of events
+	// only: a snapshot has no names.
 	Names         []string `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`
 	CallId        string   `protobuf:"bytes,4,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -37,7 +37,8 @@ export type EventFilter = Message<"pinfold.v1.EventFilter"> & {
   descendants: boolean;
 
   /**
-   * Exact names such as "call.started", or prefixes that end in '*', such as "call.*".
+   * Exact names such as "call.started", or prefixes that end in '*', such as "call.*". Of events
+   * only: a snapshot has no names.
    *
    * @generated from field: repeated string names = 3;
    */
