@@ -137,6 +137,11 @@ class Supervisor:
         )
         self._identity.pid = os.getpid()
         tokens = Tokens(config.state)
+        if config.require_token and not tokens.has_operator():
+            raise ConfigError(
+                "require_token: there is no operator's token yet, and nobody could make one; start "
+                "without it, run `pinfold token create`, keep what it prints, then set it"
+            )
         base = inherited(os.environ)
         address = f"unix:{config.socket}"
         workers = RoleWorkers(config, address, tokens.worker)

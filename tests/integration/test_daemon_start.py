@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from integration.harness import shells_of
-from pinfold import Client
+from pinfold import Client, SyncClient
+from pinfold.errors import UnauthenticatedError
 from support import MARKER, Supervisor, processes_with
 
 Make = Callable[..., Supervisor]
@@ -198,6 +199,7 @@ def test_the_state_is_private(make_supervisor: Make) -> None:
         ("not toml", "pinfold.toml"),
         ('address = "127.0.0.1:0"\n', "address: a TCP listener needs [tls]"),
         ("[tasks]\nwaitTimeoutMs = 100\nmaxWaitTimeoutMs = 50\n", "100"),
+        ("require_token = true\n", "pinfold token create"),  # or all were locked out, for good
     ],
 )
 def test_settings_that_cannot_be_used(make_supervisor: Make, settings: str, says: str) -> None:
@@ -279,3 +281,22 @@ async def test_a_signal_while_the_log_cannot_be_written(make_supervisor: Make) -
         supervisor.start()
         assert (await agent.wait_exact("X")).text.endswith("out up\nout on")
         assert await refused == "Status accepted: done — not written"
+
+
+def test_a_token_is_asked_for_once_somebody_has_one() -> None:
+    supervisor = Wrapped()
+    try:
+        supervisor.start_by("exec")
+        with supervisor.sync_client() as client:
+            token = client.create_token().token
+        assert supervisor.process is not None
+        supervisor.process.terminate()
+        supervisor.process.wait(20)
+        (supervisor.state / "pinfold.toml").write_text("require_token = true\n")
+        supervisor.start_by("exec")
+        with supervisor.sync_client() as client, pytest.raises(UnauthenticatedError):
+            client.info()
+        with SyncClient.connect(supervisor.address, token=token) as client:
+            assert client.info().pid
+    finally:
+        supervisor.stop()

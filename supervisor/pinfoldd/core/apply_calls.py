@@ -124,6 +124,9 @@ def call_ended(state: State, event: e.CallEnded, stamp: Stamp) -> None:
     call.state = result.state
     call.result = result
     call.ended_wall = stamp.wall
+    if result.seconds is not None and call.started_wall is not None:
+        # Not when it was heard of: a daemon that was away hears of it much later.
+        call.ended_wall = call.started_wall + result.seconds
     call.paused = False
     call.spec = None
     call.output = result.output

@@ -83,7 +83,7 @@ def _shell_headers(call: Call, result: Result, body: Body) -> list[Header]:
     if not (result.cause is Cause.EXIT and exit_.code == 0):
         headers.append(("termination_reason", result.cause.value))
     if body.truncated:
-        headers += _truncation(result)
+        headers += _truncation(result, body)
     headers += _status(result, exit_)
     headers += duration(result.seconds)
     if exit_.leftover:
@@ -91,11 +91,13 @@ def _shell_headers(call: Call, result: Result, body: Body) -> list[Header]:
     return headers + _cancellation(call, result)
 
 
-def _truncation(result: Result) -> list[Header]:
+def _truncation(result: Result, body: Body) -> list[Header]:
+    """The lines as the text counts them. What was not read has been counted by its newlines."""
     output = result.output
+    lines = body.lines if body.lines is not None else output.lines + body.unended
     headers = [
         ("truncated", "true"),
-        ("total_lines", str(output.lines)),
+        ("total_lines", str(lines)),
         ("total_bytes", str(output.size)),
     ]
     if output.dropped:

@@ -60,6 +60,8 @@ class Body(NamedTuple):
     text: str
     valid_utf8: bool
     truncated: bool
+    lines: int | None = None  # of the whole output, where all of it was there to be counted
+    unended: int = 0  # lines at its end that no newline ends
 
 
 class _Line(NamedTuple):
@@ -88,14 +90,17 @@ def render_output(chunks: Iterable[Chunk], size: int) -> Body:
     """
     lines = _Assembler(size).assemble(chunks)
     missing = _MISSING in lines
+    count = None if missing else len(lines)
+    unended = sum(line.end == "no_nl" for line in lines)
     if len(lines) <= MAX_LINES:
         rendered = [_render(line) for line in lines]
         if sum(_size(text) for text, _ in rendered) <= MAX_BYTES + 1:
             text = "\n".join(text for text, _ in rendered)
-            return Body(text, all(valid for _, valid in rendered), missing)
+            return Body(text, all(valid for _, valid in rendered), missing, count, unended)
     head, head_valid = _select(lines, from_end=False)
     tail, tail_valid = _select(lines, from_end=True)
-    return Body("\n".join([*head, _ELLIPSIS, *reversed(tail)]), head_valid and tail_valid, True)
+    text = "\n".join([*head, _ELLIPSIS, *reversed(tail)])
+    return Body(text, head_valid and tail_valid, True, count, unended)
 
 
 def _size(text: str) -> int:

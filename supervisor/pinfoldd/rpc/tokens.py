@@ -44,6 +44,14 @@ class Tokens:
             loaded = msgspec.json.decode(self._file.read_bytes(), type=list[Token])
             self._tokens = {token.id: token for token in loaded}
 
+    def has_operator(self) -> bool:
+        """Whether anyone may hold a token that allows everything."""
+        now = time.time()
+        return any(
+            not token.agent and (token.expires is None or token.expires > now)
+            for token in self._tokens.values()
+        )
+
     def worker(self, agent_id: str) -> str:
         """The token of an agent's worker."""
         mark = hmac.new(self._secret, agent_id.encode(), hashlib.sha256).hexdigest()[:40]

