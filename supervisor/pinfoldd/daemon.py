@@ -26,16 +26,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="pinfoldd", description="The supervisor of agents' processes."
     )
-    parser.add_argument("--state", type=Path, help="state directory (default: PINFOLD_STATE)")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        help="state directory (default: PINFOLD_STATE, or ~/.local/state/pinfold)",
+    )
     parser.add_argument("--config", type=Path, help="settings file (default: STATE/pinfold.toml)")
     parser.add_argument("--address", help="host:port to listen on besides the socket (needs TLS)")
-    parser.add_argument("--durability", choices=["process", "full"])
+    parser.add_argument(
+        "--durability",
+        choices=["process", "full"],
+        help="what the log survives: the end of the process (default), or of the machine as well",
+    )
     parser.add_argument("--ready-fd", type=int, help="write a line there when ready")
-    parser.add_argument("--log-level", default="info")
+    parser.add_argument(
+        "--log-level", choices=["debug", "info", "warning", "error"], default="info"
+    )
     options = parser.parse_args()
     logging.basicConfig(
         level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
     try:
         config = load(
             options.state,
@@ -48,6 +59,12 @@ def main() -> None:
             print(f"pinfoldd: {line}", file=sys.stderr)
         sys.exit(BAD_SETTINGS)
     sys.exit(run(config, options.ready_fd))
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """gRPC tells of each client that goes away from a stream, as an error with a traceback."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or kind.__name__ != "ExecuteBatchError"
 
 
 def run(config: Config, ready_fd: int | None = None) -> int:
