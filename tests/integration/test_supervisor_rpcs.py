@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from integration.harness import Shells, shells_of
-from pinfold import Client
+from pinfold import Client, Result
 from pinfold.errors import (
     NotFoundError,
     PermissionDeniedError,
@@ -130,6 +130,29 @@ async def drained(client: Client) -> bool:
     return False
 
 
+async def test_who_follows_a_call_has_its_result_when_the_supervisor_ends(
+    make_supervisor: Make,
+) -> None:
+    supervisor = make_supervisor()
+    await asyncio.to_thread(supervisor.start)
+    async with supervisor.client() as client, supervisor.client() as other:
+        agent = await client.open_agent()
+        call = await agent.start("echo begun; sleep 1000")
+        chunks = agent.output(call.call_id)
+        assert (await anext(chunks)).data == b"begun\n"
+
+        async def follow() -> Result:
+            async for _ in chunks:
+                pass
+            return await agent.ended(call.call_id)
+
+        following = asyncio.ensure_future(follow())
+        await other.stop(reason="enough")
+        result = await asyncio.wait_for(following, 5)
+        assert result.receipt is not None
+        assert result.receipt.ended == 2
+
+
 async def test_stop_and_keep_the_groups(make_supervisor: Make) -> None:
     supervisor = make_supervisor()
     supervisor.start()
@@ -146,13 +169,6 @@ async def test_stop_and_keep_the_groups(make_supervisor: Make) -> None:
     async with supervisor.client() as client:
         assert (await client.info()).instance_id != instance
         assert (await client.agent("a").wait_exact("X")).text == "status: 0\n\nout one\nout two"
-
-
-async def test_tokens(make_supervisor: Make) -> None:
-    supervisor = make_supervisor(env={"PINFOLD_REQUIRE_TOKEN": "true"})
-    # Its own look at the socket has no token either.
-    with pytest.raises(UnauthenticatedError, match="no valid token"):
-        supervisor.start()
 
 
 async def test_an_agents_token(shells: Shells) -> None:

@@ -16,6 +16,8 @@ from pinfoldd.rpc.door import Door
 from pinfoldd.rpc.operations import Endings, Operations
 from pinfoldd.rpc.tokens import Tokens
 
+_LAST_QUESTIONS = 0.25  # seconds
+
 
 @cache
 def pinfold_version() -> str:
@@ -126,8 +128,12 @@ class SupervisorService:
             while not keep_groups and state.groups:
                 await self._do.loop.committed()
             receipts = endings.receipts()
+        ended = sum(1 for call in calls if not call.live)
+        if ended:
+            # Who has seen the end of a call's output asks for its result next.
+            await asyncio.sleep(_LAST_QUESTIONS)
         return supervisor_service_pb2.StopResponse(
-            ended_calls=sum(1 for call in calls if not call.live),
+            ended_calls=ended,
             ended_processes=sum(receipt.ended for receipt in receipts),
             surviving_pids=[s.pid for receipt in receipts for s in receipt.survivors],
         )
