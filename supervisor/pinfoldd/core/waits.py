@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinfoldd.core import commands, notices
 from pinfoldd.core import events as e
+from pinfoldd.core.apply_agents import PROMPT
 from pinfoldd.core.decision import Decision
 from pinfoldd.core.model import Agent, Call, Wait
 from pinfoldd.core.reasons import Reason, Rejected
@@ -61,6 +62,10 @@ def _member(agent: Agent, call_id: str) -> Call:
     """A call that may be waited for by its id."""
     call = agent.calls.get(call_id)
     if call is None:
+        record = agent.records.get(call_id)
+        if record is not None and record.tool != PROMPT:
+            # a message, a status, an agent_start: it had its answer at once
+            raise Rejected(Reason.CALL_RETURNED_NORMALLY, tool_call_id=call_id)
         raise Rejected(Reason.CALL_UNKNOWN, tool_call_id=call_id)
     if call.consumed and (call.background or call.refused_wait):
         raise Rejected(Reason.RESULT_CONSUMED, tool_call_id=call_id)

@@ -228,3 +228,16 @@ def test_an_agent_with_task_notices_can_wait_all_the_same() -> None:
     assert w.notices() == ["X"]
     assert w.answer(w.wait("X")) == got("X")
     assert w.notices() == []
+
+
+def test_a_tool_that_answered_at_once_returned_normally(w: World) -> None:
+    w.child("kid")
+    w.do(c.SendMessage("A", "said", "d", "kid", "hello"))
+    w.do(c.SendPrompt("A", "prompted", "d", "hello", True))
+    before = w.state.revision
+    for _ in range(2):
+        with refused(Reason.CALL_RETURNED_NORMALLY, tool_call_id="said"):
+            w.wait("said")
+    with refused(Reason.CALL_UNKNOWN):
+        w.wait("prompted")
+    assert w.state.revision == before
