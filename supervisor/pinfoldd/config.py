@@ -168,7 +168,6 @@ class Config(BaseSettings):
     require_token: bool = False  # also on the unix socket
     cgroup: str = ""  # a cgroup v2 directory that the keeper may make groups in
     default_role: str = "scripted"
-    metrics: str = ""  # host:port of a Prometheus endpoint
     shell: Shell = Shell()
     waits: Waits = Waits()
     tasks: Tasks = Tasks()
@@ -176,6 +175,13 @@ class Config(BaseSettings):
     retention: Retention = Retention()
     tls: Tls | None = None
     roles: dict[str, Role] = {}
+
+    @model_validator(mode="after")
+    def _has_its_default(self) -> Config:
+        if self.default_role not in self.all_roles():
+            known = ", ".join(sorted(self.all_roles()))
+            raise ValueError(f"default_role: no such role: {self.default_role} (there are: {known})")
+        return self
 
     @classmethod
     def settings_customise_sources(

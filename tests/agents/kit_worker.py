@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import subprocess
+from collections.abc import AsyncIterator
 
 from pinfold import Client
 from pinfold.errors import PinfoldError
@@ -34,6 +35,10 @@ async def work(turn: Turn) -> str:
             return turn.prompts[-1].body
         case ["raise"]:
             raise ValueError("broken on purpose")
+        case ["nothing"]:
+            return None  # type: ignore[return-value]
+        case ["number"]:
+            return 42  # type: ignore[return-value]
         case ["leave"]:
             os._exit(7)
         case ["leftovers"]:
@@ -55,6 +60,16 @@ async def work(turn: Turn) -> str:
             await turn.call_tool("status", {"state": "working", "title": "first"})
             await asyncio.sleep(1_000_000)
     return "?"
+
+
+def plain(turn: Turn) -> str:
+    """No coroutine: a role that names it has a mistake."""
+    return turn.text
+
+
+async def streamed(turn: Turn) -> AsyncIterator[str]:
+    """Nor is this one."""
+    yield turn.text
 
 
 async def rights(turn: Turn, parent: str) -> dict[str, str]:

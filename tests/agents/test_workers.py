@@ -26,6 +26,7 @@ from agents.harness import (
 )
 from pinfold.errors import PinfoldError
 from pinfold.v1 import agent_pb2, call_pb2
+from pinfold.worker import Turn
 from support import Supervisor, eventually, is_zombie
 from tasks.harness import Gate, configure
 
@@ -69,6 +70,14 @@ entry = "no_such_module:work"
 worker = "python"
 entry = "kit_worker:no_such_function"
 
+[roles.plain]
+worker = "python"
+entry = "kit_worker:plain"
+
+[roles.streamed]
+worker = "python"
+entry = "kit_worker:streamed"
+
 [roles.sturdy]
 worker = "scripted"
 restarts = 2
@@ -90,6 +99,7 @@ restart_delay = 0.01
 
 FAILED = agent_pb2.AGENT_STATE_FAILED
 STOPPED = agent_pb2.AGENT_STATE_STOPPED
+TYPE = "worker exited with code 1: TypeError: "
 
 
 async def worker_pid(actor: Actor, *, after: int = 0) -> int:
@@ -206,6 +216,11 @@ async def test_a_line_that_is_no_directive_is_told(me: Actor) -> None:
     assert await answered(me, kid) == "error: not a directive: 'dance'"
 
 
+@pytest.mark.parametrize("name", ["memory", "resumed", "draft"])
+def test_what_a_turn_has_is_in_its_help(name: str) -> None:
+    assert f"        {name}: " in (Turn.__doc__ or "")
+
+
 # ---------------------------------------------------------------- stop
 
 
@@ -307,6 +322,11 @@ async def test_as_a_call_its_death_is_the_error_of_the_call(me: Actor) -> None:
         ("kit", "raise", "worker exited with code 1: ValueError: broken on purpose"),
         ("program", "raise", "worker exited with code 1: ValueError: broken on purpose"),
         ("kit", "leave", "worker exited with code 7"),
+        ("kit", "nothing", f"{TYPE}the worker returned None: return the answer as str"),
+        ("kit", "number", f"{TYPE}the worker returned int: return the answer as str"),
+        ("program", "number", f"{TYPE}the worker returned int: return the answer as str"),
+        ("plain", "x", f"{TYPE}the worker 'plain' must be an `async def`"),
+        ("streamed", "x", f"{TYPE}the worker 'streamed' must be an `async def`"),
     ],
 )
 async def test_why_it_failed_is_told(me: Actor, role: str, prompt: str, reason: str) -> None:

@@ -41,7 +41,8 @@ class ToolServiceStub:
     """Takes a model's call as it is. What is wrong with the model's arguments or its target is
     an answer of kind ERROR (the model reads it); a status is only for the harness's own
     mistakes (unknown agent, no permission, unavailable). Safe to repeat: the same
-    tool_call_id with the same arguments gets the same answer.
+    tool_call_id with the same arguments gets the same answer. A call that was refused has done
+    nothing, and is decided anew when it is repeated.
     """
 
 @_typing.type_check_only
@@ -57,7 +58,8 @@ class ToolServiceAsyncStub(ToolServiceStub):
     """Takes a model's call as it is. What is wrong with the model's arguments or its target is
     an answer of kind ERROR (the model reads it); a status is only for the harness's own
     mistakes (unknown agent, no permission, unavailable). Safe to repeat: the same
-    tool_call_id with the same arguments gets the same answer.
+    tool_call_id with the same arguments gets the same answer. A call that was refused has done
+    nothing, and is decided anew when it is repeated.
     """
 
 class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -82,7 +84,8 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         """Takes a model's call as it is. What is wrong with the model's arguments or its target is
         an answer of kind ERROR (the model reads it); a status is only for the harness's own
         mistakes (unknown agent, no permission, unavailable). Safe to repeat: the same
-        tool_call_id with the same arguments gets the same answer.
+        tool_call_id with the same arguments gets the same answer. A call that was refused has done
+        nothing, and is decided anew when it is repeated.
         """
 
 def add_ToolServiceServicer_to_server(servicer: ToolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

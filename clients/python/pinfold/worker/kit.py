@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import signal
 import sys
@@ -25,7 +26,17 @@ class TurnCancelled(Exception):  # noqa: N818: it is no error, it ends the work 
 
 
 class Turn:
-    """One turn. What arrives while it lasts is had with `take`, between tool calls."""
+    """One turn. What arrives while it lasts is had with `take`, between tool calls.
+
+    Attributes:
+        agent: The agent that works: for everything that is no tool call.
+        turn_id: The id of the turn.
+        prompts: What there is to work on. `take` adds to it.
+        resumed: A worker died in this turn, and it is begun again.
+        memory: Kept between the turns of one worker process.
+        draft: How far the answer has come; to be assigned while working. What is here when the
+            agent is ended is kept as the partial text of the call that it is.
+    """
 
     def __init__(self, agent: Agent, begun: Begun, memory: dict[str, Any]) -> None:
         self.agent = agent
@@ -33,10 +44,7 @@ class Turn:
         self.prompts: list[agent_pb2.Prompt] = list(begun.prompts)
         self.resumed = begun.resumed
         self.memory = memory
-        """Kept between the turns of one worker process."""
         self.draft = ""
-        """How far the answer has come. What is here when the agent is ended is kept as the
-        partial text of the call that it is."""
 
     @property
     def text(self) -> str:
@@ -59,6 +67,19 @@ class Turn:
 
 
 Work = Callable[[Turn], Awaitable[str]]
+
+
+async def _answer(work: Work, turn: Turn) -> str:
+    """What the work returns, checked: whoever wrote it may have no type checker."""
+    working: object = work(turn)
+    if not inspect.isawaitable(working):
+        name = getattr(work, "__name__", type(work).__name__)
+        raise TypeError(f"the worker {name!r} must be an `async def` that returns the answer")
+    answer: object = await working
+    if not isinstance(answer, str):
+        kind = "None" if answer is None else type(answer).__name__
+        raise TypeError(f"the worker returned {kind}: return the answer as str")
+    return answer
 
 
 class Worker:
@@ -90,7 +111,7 @@ class Worker:
                 if begun is None:
                     continue
                 self._turn = Turn(self._agent, begun, self._memory)
-                answer = await self._work(self._turn)
+                answer = await _answer(self._work, self._turn)
                 await self._agent.end_turn(begun.turn_id, answer)
             except TurnCancelled:
                 continue

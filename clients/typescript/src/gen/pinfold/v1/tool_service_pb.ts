@@ -374,7 +374,8 @@ export const ToolService: GenService<{
    * Takes a model's call as it is. What is wrong with the model's arguments or its target is
    * an answer of kind ERROR (the model reads it); a status is only for the harness's own
    * mistakes (unknown agent, no permission, unavailable). Safe to repeat: the same
-   * tool_call_id with the same arguments gets the same answer.
+   * tool_call_id with the same arguments gets the same answer. A call that was refused has done
+   * nothing, and is decided anew when it is repeated.
    *
    * @generated from rpc pinfold.v1.ToolService.CallTool
    */
