@@ -180,7 +180,7 @@ class Config(BaseSettings):
     def _has_its_default(self) -> Config:
         if self.default_role not in self.all_roles():
             known = ", ".join(sorted(self.all_roles()))
-            raise ValueError(f"default_role: no such role: {self.default_role} (there are: {known})")
+            raise ValueError(f"default_role: none is {self.default_role} (there are: {known})")
         return self
 
     @classmethod

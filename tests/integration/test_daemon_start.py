@@ -199,7 +199,7 @@ def test_the_state_is_private(make_supervisor: Make) -> None:
         ("not toml", "pinfold.toml"),
         ('address = "127.0.0.1:0"\n', "address: a TCP listener needs [tls]"),
         ("[tasks]\nwaitTimeoutMs = 100\nmaxWaitTimeoutMs = 50\n", "100"),
-        ('default_role = "nope"\n', "no such role: nope (there are: scripted)"),
+        ('default_role = "nope"\n', "default_role: none is nope (there are: scripted)"),
         ("require_token = true\n", "pinfold token create"),  # or all were locked out, for good
     ],
 )
