@@ -112,18 +112,17 @@ class AgentService:
         tree = state.below(request.agent_id)
         calls = [call for agent in tree for call in (agent.calls[i] for i in agent.live)]
         left = [call for agent in tree for call in (agent.calls[i] for i in agent.leftovers)]
-        live = [agent for agent in tree if agent.is_live]
         begun = self._do.loop.engine_now().mono
         with Endings(self._do.loop, [*calls, *left]) as endings:
-            await self._do.stop_agent(
+            agents, ended = await self._do.stop_agent(
                 c.StopAgent(request.agent_id, reason=labels.label(reason), grace=grace)
             )
             receipts = endings.receipts()
         receipt = stop_receipt(receipts, self._do.loop.engine_now().mono - begun)
         return agent_service_pb2.StopAgentResponse(
             agent=convert.agent(state.agent(request.agent_id)),
-            ended_calls=len(calls),
-            stopped_agents=len(live),
+            ended_calls=ended,
+            stopped_agents=agents,
             receipt=receipt,
         )
 

@@ -190,16 +190,23 @@ class Operations:
 
     # ------------------------------------------------------------ agents
 
-    async def stop_agent(self, command: c.StopAgent) -> Agent:
-        """Returns when nothing of the agent is left."""
+    async def stop_agent(self, command: c.StopAgent) -> tuple[int, int]:
+        """Returns when nothing of the agent is left: how many agents and calls this stop ended.
+        Of stops at the same time each counts what it was first to end."""
         key = ("stopped", command.agent)
         stopped = self.loop.subscribe(key)
         try:
-            await self.loop.submit(command)
-            agent = self.state.agents[command.agent]
-            if agent.stopped_wall is None:
+            decided = await self.loop.submit(command)
+            if self.state.agents[command.agent].stopped_wall is None:
                 await stopped
-            return agent
+            tree = {agent.id for agent in self.state.below(command.agent)}
+            agents, calls = set(), set()
+            for _, event in decided:
+                if isinstance(event, e.AgentStopping):
+                    agents.add(event.agent)
+                elif isinstance(event, e.CallStopping | e.CallEnded) and event.agent in tree:
+                    calls.add((event.agent, event.call))
+            return len(agents), len(calls)
         finally:
             self.loop.unsubscribe(key, stopped)
 
