@@ -93,7 +93,7 @@ $(BENCH_STAMP): $(STAMP)
 	@touch $@
 
 .PHONY: bench
-bench: compiled $(BENCH_STAMP) ## Measure against floors of the same run, in ten minutes
+bench: compiled $(BENCH_STAMP) ## Measure against floors of the same run, in seven minutes
 	@$(PY) -m benchmarks
 
 .PHONY: bench-quick

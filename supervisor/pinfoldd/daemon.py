@@ -40,7 +40,7 @@ def main() -> None:
     )
     parser.add_argument("--ready-fd", type=int, help="write a line there when ready")
     parser.add_argument(
-        "--log-level", choices=["debug", "info", "warning", "error"], default="info"
+        "--log-level", choices=["debug", "info", "warning", "error", "critical"], default="info"
     )
     options = parser.parse_args()
     logging.basicConfig(

@@ -92,3 +92,36 @@ def test_receipt() -> None:
     ]
     receipt.survivors.add(pid=7, name="x", reason="operation not permitted")
     assert "still alive: 7 x: operation not permitted" in show.receipt_lines(receipt)
+
+
+@pytest.mark.parametrize("agent_id", ["cli", "agent_61c7c18ed9c522ab"])
+def test_ids_are_whole_on_a_narrow_terminal(
+    agent_id: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    row = ("call_7c651bcdb55f", "running", "", "120 min", "1234567", "1023.9 KiB", "sleep " * 30)
+    show.table(
+        ("AGENT", "CALL", "STATE", "END", "TIME", "PID", "OUTPUT", "COMMAND"),
+        [(agent_id, *row), (agent_id, *row)],
+        empty="",
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    for cell in (*row[:2], *row[3:6], "sleep"):
+        assert sum(cell in line for line in lines) == 2, lines
+    width = lines[0].index("CALL")
+    assert "".join(line[:width].strip() for line in lines[2:]) == agent_id * 2
+
+
+def test_what_does_not_fit_is_folded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    ids = ("a" * 50, "b" * 50)
+    show.table(("AGENT", "CALL", "STATE", "LABEL"), [(*ids, "running, 2 left", "x")], empty="")
+    shown = capsys.readouterr().out
+    assert shown.count("a") == shown.count("b") == 50

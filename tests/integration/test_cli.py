@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from support import Supervisor, eventually
+from support import Supervisor, eventually, processes_with
 
 
 def start(supervisor: Supervisor, *arguments: str, **options: object) -> subprocess.Popen[bytes]:
@@ -132,6 +132,7 @@ def test_leftovers_are_counted_or_ended(supervisor: Supervisor) -> None:
 def test_kill_leftovers(supervisor: Supervisor) -> None:
     done = supervisor.cli("run", "--kill-leftovers", "-c", "(sleep 1000 &) ; echo done")
     assert (done.returncode, done.stdout) == (0, b"done\n")
+    assert done.stderr == b"pinfold: 1 process outlived the command and was ended\n"
     supervisor.assert_no_survivors()
 
 
@@ -153,6 +154,41 @@ def test_background_wait_output_and_ps(supervisor: Supervisor) -> None:
     assert supervisor.cli("output", "--stream", "err", "--offset", "2", call).stderr == b"b\n"
     assert supervisor.cli("ps").stdout == b""
     assert call in supervisor.cli("ps", "-a").stdout.decode()
+
+
+def abandoned(supervisor: Supervisor, script: str) -> str:
+    """The id of a foreground call whose client was killed."""
+    client = start(supervisor, "run", "-c", f"echo started; {script}")
+    assert client.stdout is not None
+    assert client.stdout.readline() == b"started\n"
+    client.kill()
+    client.communicate()
+    calls = supervisor.cli("ps", "-a", "--json").stdout.splitlines()
+    return str(json.loads(calls[-1])["call_id"])
+
+
+def test_wait_has_the_result_that_nobody_got(supervisor: Supervisor) -> None:
+    call = abandoned(supervisor, "sleep 0.3; exit 6")
+    eventually(lambda: not supervisor.survivors())
+    waited = supervisor.cli("wait", call)
+    assert waited.returncode == 6, waited.stderr
+    assert b"out started" in waited.stdout
+    assert supervisor.cli("wait", call).returncode == 1
+    # It ends while it is waited for.
+    call = abandoned(supervisor, "sleep 1.5; exit 7")
+    assert supervisor.cli("wait", "--timeout", "0", call).returncode == 124
+    assert supervisor.cli("wait", call).returncode == 7
+
+
+def test_wait_for_several_of_which_one_had_a_client(supervisor: Supervisor) -> None:
+    ended = abandoned(supervisor, "exit 6")
+    other = supervisor.cli("run", "--background", "-c", "sleep 1; exit 3").stdout.decode().strip()
+    first = supervisor.cli("wait", "--any", "--json", other, ended)
+    assert first.returncode == 6
+    assert [result["call_id"] for result in json.loads(first.stdout)["results"]] == [ended]
+    both = supervisor.cli("wait", "--json", other, ended)
+    assert both.returncode == 3
+    assert [result["call_id"] for result in json.loads(both.stdout)["results"]] == [other, ended]
 
 
 def test_wait_runs_out_of_time(supervisor: Supervisor) -> None:
@@ -196,10 +232,12 @@ def test_json(supervisor: Supervisor) -> None:
 
 
 def test_events_and_watch(supervisor: Supervisor) -> None:
+    # With nobody there would be nothing to begin with.
+    supervisor.cli("run", "true")
     watching = start(supervisor, "watch", "--json", bufsize=0)
     assert watching.stdout is not None
     first = json.loads(watching.stdout.readline())
-    assert isinstance(first, dict)
+    assert first["agents"][0]["agent_id"] == "cli"
     supervisor.cli("run", "-c", "exit 5")
     names = []
     while "tool.result" not in names:
@@ -364,6 +402,35 @@ def test_demo(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     assert b"0 processes in all" in done.stdout
     assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGPIPE, 141)]
+)
+def test_a_demo_that_is_interrupted_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "pinfold.demo"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if b"went to the background" in line:
+            break
+    assert eventually(lambda: len(processes_with("TMPDIR", str(tmp_path))) > 5)
+    if number == signal.SIGPIPE:
+        demo.stdout.close()
+        demo.wait(timeout=40)
+    else:
+        demo.send_signal(number)
+    _, err = demo.communicate(timeout=40)
+    assert (demo.returncode, err) == (code, b"")
+    assert processes_with("TMPDIR", str(tmp_path)) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_sync_and_async_side_by_side(supervisor: Supervisor) -> None:

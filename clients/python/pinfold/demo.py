@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 from rich.console import Console
 from rich.markup import escape
 
-from pinfold import launch
+from pinfold import interrupts, launch
 from pinfold.agent import Agent
 from pinfold.answers import Placeholder, Result
 from pinfold.cli import show
@@ -57,7 +58,25 @@ while :; do sleep 0.5; done
 FLOOD = "seq 1 12000000; echo 'the last line' >&2"
 KEPT = 1 << 20
 
-console = Console(highlight=False)
+# For a supervisor that was interrupted in the middle; after that it is killed.
+STOP_SECONDS = 10.0
+
+
+class Out(Console):
+    def on_broken_pipe(self) -> None:
+        """Rich's own would leave at once, with 1."""
+        let_go_of_stdout()
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+console = Out(highlight=False)
+
+
+def let_go_of_stdout() -> None:
+    """What is still to be said, also by the flush at the exit, has nowhere to go."""
+    console.quiet = True
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str = "") -> None:
@@ -190,42 +209,97 @@ async def demo(state: Path, marker: str) -> int:
     return wrong
 
 
-def count_left(marker: str) -> int:
-    """Live processes, once the daemon has had the time to exit."""
+def end_left(marker: str) -> dict[int, str]:
+    """Live processes, once the daemon has had the time to exit. None of them stays."""
     deadline = time.monotonic() + 5
     while (left := marked_processes(marker)) and time.monotonic() < deadline:
         time.sleep(0.02)
+    # One that is about to be killed may start another.
+    deadline += 5
+    while (alive := marked_processes(marker)) and time.monotonic() < deadline:
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return left
+
+
+async def end_all(state: Path, marker: str, starting: asyncio.Future[bool]) -> dict[int, str]:
+    """However the story came to its end. Returns what `client.stop` did not end."""
+    with contextlib.suppress(PinfoldError):
+        # A daemon that is not ready yet cannot be told to stop.
+        await starting
+    if launch.is_listening(state):
+        with contextlib.suppress(PinfoldError, TimeoutError):
+            async with (
+                asyncio.timeout(STOP_SECONDS),
+                Client.connect(state=state, token="") as client,
+            ):
+                await client.stop(grace=0.5, reason="the demo was interrupted")
+    return await asyncio.to_thread(end_left, marker)
+
+
+async def supervised(marker: str) -> int:
+    """The demo on a supervisor that ends with it, in every way out. Returns an exit code."""
+    begun = time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="pinfold-demo-"))
+    state = directory / "state"
+    starting = asyncio.ensure_future(asyncio.to_thread(launch.start_detached, state))
+
+    async def story() -> int:
+        heading("A supervisor on a fresh state directory")
+        await asyncio.shield(starting)
+        say(f"ready after {show.span(time.monotonic() - begun)} in {state}")
+        return await demo(state, marker)
+
+    telling = asyncio.ensure_future(story())
+    caught: list[signal.Signals] = []
+
+    def catch(number: signal.Signals) -> None:
+        # Only the first: what ends the processes must not be interrupted.
+        if not caught:
+            telling.cancel()
+        caught.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if not interrupts.is_ignored(number):
+            asyncio.get_running_loop().add_signal_handler(number, catch, number)
+    try:
+        await asyncio.wait({telling})
+    finally:
+        left = await end_all(state, marker, starting)
+        shutil.rmtree(directory, ignore_errors=True)
+    if telling.cancelled():
+        return 128 + caught[0]
+    wrong = telling.result()
     say(f"{len(left)} processes in all, after the supervisor was stopped")
     for pid, command in left.items():
         say(f"    [red]{pid} {escape(command)}[/red]")
-        # Only a demo that failed comes here; it cleans up too.
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    return len(left)
-
-
-def main() -> int:
-    marker = uuid.uuid4().hex
-    os.environ[MARKER] = marker
-    directory = Path(tempfile.mkdtemp(prefix="pinfold-demo-"))
-    begun = time.monotonic()
-    heading("A supervisor on a fresh state directory")
-    try:
-        launch.start_detached(directory / "state")
-        say(f"ready after {show.span(time.monotonic() - begun)} in {directory / 'state'}")
-        wrong = asyncio.run(demo(directory / "state", marker))
-        wrong += count_left(marker)
-    except PinfoldError as error:
-        console.print(f"pinfold: {escape(str(error))}", style="red")
-        count_left(marker)
-        return 1
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    wrong += len(left)
     if wrong:
         console.print(f"\n{wrong} things were not as they should be", style="red")
         return 1
     say(f"\n[green]all as it should be[/green], in {show.span(time.monotonic() - begun)}")
     return 0
+
+
+def main() -> int:
+    marker = uuid.uuid4().hex
+    os.environ[MARKER] = marker
+    try:
+        return asyncio.run(supervised(marker))
+    except PinfoldError as error:
+        console.print(f"pinfold: {escape(str(error))}", style="red")
+        return 1
+    except KeyboardInterrupt:
+        # It came before there was anything to end.
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        let_go_of_stdout()
+        print(f"pinfold: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

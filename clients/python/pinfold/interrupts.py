@@ -21,7 +21,8 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
     async def woken() -> T:
         task = asyncio.current_task()
-        if task is not None and threading.current_thread() is threading.main_thread():
+        in_main = threading.current_thread() is threading.main_thread()
+        if task is not None and in_main and not is_ignored(signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
         return await main
 
@@ -29,6 +30,11 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(woken())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whoever started this program had it ignored, as nohup does, and it stays so."""
+    return signal.getsignal(number) is signal.SIG_IGN
 
 
 def wake_for(number: signal.Signals) -> None:

@@ -133,10 +133,9 @@ class WatchService:
                 for call_id in (*agent.completed, *agent.live)
                 if seen(agent.id, call_id, "")
             ]
-        return [
-            *(watch_service_pb2.Snapshot(agents=part) for part in _parts(agents)),
-            *(watch_service_pb2.Snapshot(calls=part) for part in _parts(calls)),
-        ]
+        parts = [watch_service_pb2.Snapshot(agents=part) for part in _parts(agents)]
+        parts += [watch_service_pb2.Snapshot(calls=part) for part in _parts(calls)]
+        return parts or [watch_service_pb2.Snapshot()]
 
     def _filter(self, wanted: watch_service_pb2.EventFilter, *, named: bool) -> Seen:
         who = caller.get()

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import click
 
+from pinfold.answers import Result, WaitAnswer
 from pinfold.cli import show
 from pinfold.cli.plain import to_json, to_plain
-from pinfold.cli.settings import Settings, agent_option, connection_options, json_option
-from pinfold.errors import PinfoldError
+from pinfold.cli.settings import (
+    INT64_MAX,
+    SECONDS,
+    Settings,
+    agent_option,
+    connection_options,
+    json_option,
+)
+from pinfold.errors import PinfoldError, StateError
+from pinfold.v1.call_service_pb2 import WaitOutcome, WaitResponse
 
 if TYPE_CHECKING:
     from pinfold.agent import Agent
@@ -64,8 +74,10 @@ def _row(call: Call) -> tuple[str, ...]:
 @connection_options
 @agent_option
 @click.option("-f", "--follow", is_flag=True, help="Go on until the call has ended.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Begin at this byte.")
-@click.option("--limit", type=click.IntRange(0), default=0, help="Stop after so many bytes.")
+@click.option("--offset", type=click.IntRange(0, INT64_MAX), default=0, help="Begin at this byte.")
+@click.option(
+    "--limit", type=click.IntRange(0, INT64_MAX), default=0, help="Stop after so many bytes."
+)
 @click.option("--stream", type=click.Choice(["out", "err"]), help="Only this stream.")
 @click.argument("call_id", metavar="CALL")
 @click.pass_obj
@@ -103,7 +115,7 @@ def output(
 @connection_options
 @agent_option
 @click.option("--any", "any_of", is_flag=True, help="For the first of the calls only.")
-@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Stop waiting then.")
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Stop waiting then.")
 @json_option
 @click.argument("call_ids", nargs=-1, metavar="[CALL]...")
 @click.pass_obj
@@ -123,14 +135,7 @@ def wait(
 
     async def take(client: Client) -> int:
         agent = client.agent(agent_id)
-        if not call_ids:
-            answer = await agent.wait_any_background(timeout)
-        elif any_of:
-            answer = await agent.wait_any(call_ids, timeout)
-        elif len(call_ids) == 1:
-            answer = await agent.wait_exact(call_ids[0], timeout)
-        else:
-            answer = await agent.wait_all(call_ids, timeout)
+        answer = await _wait(agent, call_ids, any_of, timeout)
         if as_json:
             click.echo(to_json(answer.message))
         else:
@@ -143,11 +148,53 @@ def wait(
     return settings.call(take)
 
 
+async def _wait(
+    agent: Agent, call_ids: tuple[str, ...], any_of: bool, timeout: float | None
+) -> WaitAnswer:
+    """Also takes calls that ended in the foreground: whoever ran one may be gone by now."""
+    if not call_ids:
+        return await agent.wait_any_background(timeout)
+    until = None if timeout is None else time.monotonic() + timeout
+    returned: dict[str, Result] = {}
+    taken: list[Result] = []
+    while left := [call_id for call_id in call_ids if call_id not in returned]:
+        remaining = None if until is None else max(0.0, until - time.monotonic())
+        try:
+            if any_of:
+                return await agent.wait_any(left, remaining)
+            if len(call_ids) == 1:
+                return await agent.wait_exact(left[0], remaining)
+            answer = await agent.wait_all(left, remaining)
+        except StateError as error:
+            if error.reason != "CALL_RETURNED_NORMALLY":
+                raise
+            named = left[0] if len(left) == 1 else error.metadata.get("tool_call_id", "")
+            if named not in left:
+                raise
+            returned[named] = await agent.ended(named)
+            if any_of:
+                break
+        else:
+            if not answer.results or not returned:
+                return answer
+            taken = answer.results
+            break
+    found = {**returned, **{result.call_id: result for result in taken}}
+    results = [found[call_id] for call_id in call_ids if call_id in found]
+    return WaitAnswer(
+        WaitResponse(
+            outcome=WaitOutcome.WAIT_OUTCOME_RESULT,
+            results=[result.message for result in results],
+            text="\n".join(result.text.rstrip("\n") for result in results),
+        )
+    )
+
+
 @click.command()
 @connection_options
 @agent_option
 @click.option("--reason", default="", help="Recorded, and shown with the result.")
-@click.option("--grace", type=click.FloatRange(0), metavar="SECONDS", help="From TERM to KILL.")
+@click.option("--grace", type=SECONDS, metavar="SECONDS", help="From TERM to KILL.")
 @click.option("--no-wait", is_flag=True, help="Return before they have ended.")
 @json_option
 @click.argument("call_ids", nargs=-1, required=True, metavar="CALL...")

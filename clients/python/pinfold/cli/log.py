@@ -10,7 +10,7 @@ import click
 from pinfold.cli import show
 from pinfold.cli.describe import describe, is_hidden
 from pinfold.cli.plain import to_json
-from pinfold.cli.settings import Settings, connection_options, json_option
+from pinfold.cli.settings import INT64_MAX, Settings, connection_options, json_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ def watch(
 @click.command()
 @connection_options
 @_filter_options
-@click.option("--since", type=click.IntRange(1), metavar="REVISION", help="Begin there.")
+@click.option("--since", type=click.IntRange(1, INT64_MAX), metavar="REVISION", help="Begin there.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens.")
 @json_option
 @click.pass_obj

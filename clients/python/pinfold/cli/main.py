@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -34,6 +35,16 @@ _COMMANDS = {
     "verify": ("verify", "Check every rule on a live supervisor."),
     "token": ("token", "Make, list and revoke tokens."),
 }
+
+
+_WRITE_ERRORS = (
+    errno.EBADF,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EINVAL,
+    errno.EIO,
+    errno.ENOSPC,
+)
 
 
 class LazyGroup(click.Group):
@@ -92,8 +103,12 @@ def run(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # As a program does that SIGPIPE ended; stdout must not be flushed again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from pinfold.cli.streams import drop_stdout
+
+        drop_stdout()
         return 141
+    except OSError as error:
+        return _failed(error)
     except Exception as error:
         from pinfold.errors import PinfoldError
 
@@ -103,7 +118,24 @@ def run(arguments: list[str] | None = None) -> int:
         return 1
 
 
+def _failed(error: OSError) -> int:
+    from pinfold.cli.streams import drop_stdout, write_trouble
+
+    if error.errno in _WRITE_ERRORS and error.filename is None:
+        drop_stdout()
+        text = write_trouble(error)
+    else:
+        about = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        text = f"{about}{error.strerror or error}"
+    click.echo(f"pinfold: {text}", err=True)
+    return 1
+
+
 def main() -> NoReturn:
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from pinfold.cli.streams import open_missing
+
+        open_missing()
     code = run()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -8,19 +8,27 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from pinfold import interrupts
 from pinfold.cli import show
-from pinfold.cli.settings import Settings, agent_option, connection_options, json_option
+from pinfold.cli.settings import (
+    SECONDS,
+    Settings,
+    agent_option,
+    connection_options,
+    json_option,
+)
 
 if TYPE_CHECKING:
     from pinfold.agent import Agent
     from pinfold.answers import OutputChunk
     from pinfold.calls import CallOptions, Command
     from pinfold.client import Client
+    from pinfold.errors import UnavailableError
     from pinfold.v1.call_pb2 import CallResult
 
 # Its own trouble, as opposed to the command's.
@@ -29,18 +37,21 @@ _OWN_FAILURE = 125
 _FOREGROUND = 365 * 86400.0
 # For output that is still on its way when a cancel comes too late.
 _LAST_OUTPUT = 5.0
+# The supervisor's, where none is given.
+_GRACE = 2.0
+_LEFTOVER_PAUSE = 0.05
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Not for the command: it names a right over the supervisor.
 _WITHHELD = ("PINFOLD_TOKEN",)
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @connection_options
 @agent_option
 @click.option("-c", "script", metavar="SCRIPT", help="A script for the shell.")
 @click.option("--background", is_flag=True, help="Print the call id and return.")
-@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Running time.")
-@click.option("--grace", type=click.FloatRange(0), metavar="SECONDS", help="From TERM to KILL.")
+@click.option("--timeout", type=SECONDS, metavar="SECONDS", help="Running time.")
+@click.option("--grace", type=SECONDS, metavar="SECONDS", help="From TERM to KILL.")
 @click.option("--cwd", metavar="DIRECTORY", help="Where it runs (default: here).")
 @click.option("--env", "-e", "extra", multiple=True, metavar="NAME=VALUE", help="Environment.")
 @click.option("--exclusive", is_flag=True, help="Overlap with no other call of the agent.")
@@ -80,7 +91,6 @@ def run(
     options: CallOptions = {
         "timeout": timeout,
         "grace": grace,
-        "cwd": os.path.join(os.getcwdb(), os.fsencode(cwd or "")) if cwd else os.getcwdb(),
         "env": _environment(extra),
         "exclusive": exclusive,
         "kill_leftovers": kill_leftovers,
@@ -90,6 +100,7 @@ def run(
     from pinfold.launch import ensure_running
 
     try:
+        options["cwd"] = _directory(cwd)
         if settings.is_local:
             ensure_running(settings.state_directory)
         return interrupts.run(
@@ -107,6 +118,22 @@ def run(
     except PinfoldError as error:
         show.note(str(error))
         return _OWN_FAILURE
+
+
+def _directory(cwd: str | None) -> bytes:
+    """Where the command runs: the supervisor's own directory is another one."""
+    from pinfold.errors import InvalidRequestError
+
+    given = os.fsencode(cwd or "")
+    if given.startswith(b"/"):
+        return given
+    try:
+        here = os.getcwdb()
+    except OSError as error:
+        raise InvalidRequestError(
+            f"cannot run in the current directory: {error.strerror}; name another with --cwd"
+        ) from error
+    return os.path.join(here, given) if given else here
 
 
 def _environment(extra: tuple[str, ...]) -> dict[str, bytes]:
@@ -154,9 +181,20 @@ async def _run(
             if as_json:
                 from pinfold.cli.plain import to_json
 
-                click.echo(to_json(call))
+                line = to_json(call)
             else:
-                click.echo(call.call_id)
+                line = call.call_id
+            try:
+                click.echo(line)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                # It runs, and nobody else was told its id.
+                from pinfold.cli.streams import drop_stdout, write_trouble
+
+                show.note(f"{call.call_id} runs, but {write_trouble(error)}")
+                drop_stdout()
+                return _OWN_FAILURE
             return 0
         return await _Foreground(agent, as_json=as_json).run(
             command, options, interactive=interactive, with_tty=with_tty
@@ -179,7 +217,9 @@ class _Foreground:
     async def run(
         self, command: Command, options: CallOptions, *, interactive: bool, with_tty: bool
     ) -> int:
+        from pinfold.cli.streams import write_trouble
         from pinfold.cli.terminal import raw_terminal, terminal_size
+        from pinfold.errors import UnavailableError
 
         forward = interactive or with_tty or _stdin_is_piped()
         options = {
@@ -193,7 +233,9 @@ class _Foreground:
         loop = asyncio.get_running_loop()
         self._starting = asyncio.ensure_future(self._agent.start(command, **options))
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._catch, number)
+            # As under nohup: who ignores one for its children wants them to live through it.
+            if not interrupts.is_ignored(number):
+                loop.add_signal_handler(number, self._catch, number)
         with raw_terminal() if with_tty else contextlib.nullcontext():
             try:
                 await self._starting
@@ -202,7 +244,7 @@ class _Foreground:
             if with_tty:
                 loop.add_signal_handler(signal.SIGWINCH, self._resize)
             feeding = asyncio.ensure_future(self._feed()) if forward else None
-            following = asyncio.ensure_future(self._follow())
+            following = asyncio.ensure_future(self._follow(options))
             leaving = asyncio.ensure_future(self._gone.wait())
             try:
                 await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -211,15 +253,45 @@ class _Foreground:
                     return 128 + (self._caught or signal.SIGINT)
                 result = await following
             except BrokenPipeError:
-                await self._agent.cancel(self._call_id, reason="output closed")
+                await self._cancel_unread("output closed")
                 return 128 + signal.SIGPIPE
+            except OSError as error:
+                trouble = write_trouble(error)
+                cancelled = await self._cancel_unread(trouble)
+                show.note(f"{trouble}; the call is cancelled" if cancelled else trouble)
+                return _OWN_FAILURE
+            except UnavailableError as error:
+                # With a reason it is the supervisor's own answer.
+                if error.reason:
+                    raise
+                raise self._lost() from error
             finally:
                 for task in (feeding, following, leaving):
                     if task is not None:
                         task.cancel()
-        return self._conclude(result)
+        return self._conclude(result, leftovers_ended=options.get("kill_leftovers", False))
 
-    async def _follow(self) -> CallResult:
+    async def _cancel_unread(self, reason: str) -> bool:
+        """False: it had ended by itself, with its output not yet written."""
+        from pinfold.errors import NotFoundError, StateError
+
+        try:
+            await self._agent.cancel(self._call_id, reason=reason)
+        except (NotFoundError, StateError):
+            return False
+        return True
+
+    def _lost(self) -> UnavailableError:
+        """One line for a call that nobody follows any more."""
+        from pinfold.errors import UnavailableError
+
+        owner = "" if self._agent.agent_id == "cli" else f"--agent {self._agent.agent_id} "
+        return UnavailableError(
+            f"the supervisor is gone, {self._call_id} runs on with its keeper: to have it back, "
+            f"`pinfold serve --detach`, then `pinfold wait {owner}{self._call_id}`"
+        )
+
+    async def _follow(self, options: CallOptions) -> CallResult:
         from pinfold.cli.streams import Writer
 
         writer = Writer()
@@ -236,7 +308,26 @@ class _Foreground:
 
             line = to_json({"type": "result", **to_plain(result)}) + "\n"
             await writer.write(1, line.encode())
+        if result.leftover_processes and options.get("kill_leftovers"):
+            await self._end_leftovers(result.leftover_processes, options.get("grace"))
         return result
+
+    async def _end_leftovers(self, count: int, grace: float | None) -> None:
+        """The supervisor ends them; this says when it has."""
+        from pinfold.errors import PinfoldError
+
+        until = time.monotonic() + (_GRACE if grace is None else grace) + _LAST_OUTPUT
+        alive = count
+        with contextlib.suppress(PinfoldError):
+            while alive := (await self._agent.get(self._call_id)).leftover_processes:
+                if time.monotonic() > until:
+                    break
+                await asyncio.sleep(_LEFTOVER_PAUSE)
+        outlived = f"{show.plural(count, 'process')} outlived the command"
+        if alive:
+            show.note(f"{outlived}; {alive} still to be ended, see `pinfold ps -a`")
+        else:
+            show.note(f"{outlived} and {'was' if count == 1 else 'were'} ended")
 
     async def _feed(self) -> None:
         from pinfold.cli.streams import read_pieces
@@ -287,14 +378,14 @@ class _Foreground:
 
         self._resizing = asyncio.ensure_future(resize())
 
-    def _conclude(self, result: CallResult) -> int:
+    def _conclude(self, result: CallResult, *, leftovers_ended: bool) -> int:
         sys.stdout.flush()
         if line := show.end_line(result):
             show.note(line)
         if result.HasField("receipt") and (result.receipt.ended or result.receipt.survivors):
             for line in show.receipt_lines(result.receipt):
                 show.note(line)
-        if result.leftover_processes:
+        if result.leftover_processes and not leftovers_ended:
             left = show.plural(result.leftover_processes, "process")
             agent_id = self._agent.agent_id
             show.note(f"{left} left running; --kill-leftovers ends such, as does the end of the")

@@ -13,13 +13,14 @@ import click
 
 from pinfold.cli import show
 from pinfold.cli.plain import to_json
-from pinfold.cli.settings import Settings, connection_options, json_option
+from pinfold.cli.settings import SECONDS, Settings, connection_options, json_option
 from pinfold.errors import UnavailableError
 
 if TYPE_CHECKING:
     from pinfold.client import Client
     from pinfold.v1.supervisor_service_pb2 import GetInfoResponse, StopResponse
 
+_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 # After its last word the daemon closes its files and goes.
 _EXIT_TIMEOUT = 10.0
 
@@ -27,9 +28,12 @@ _EXIT_TIMEOUT = 10.0
 @click.command(context_settings={"ignore_unknown_options": True})
 @connection_options
 @click.option("--detach", is_flag=True, help="In the background; return when it is ready.")
+@click.option("--log-level", type=click.Choice(_LOG_LEVELS, case_sensitive=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[DAEMON OPTION]...")
 @click.pass_obj
-def serve(settings: Settings, detach: bool, arguments: tuple[str, ...]) -> int:
+def serve(
+    settings: Settings, detach: bool, log_level: str | None, arguments: tuple[str, ...]
+) -> int:
     """Start a supervisor on the state directory, in the foreground.
 
     Other options are the daemon's own: see `pinfoldd --help`.
@@ -39,6 +43,8 @@ def serve(settings: Settings, detach: bool, arguments: tuple[str, ...]) -> int:
     state = settings.state_directory
     if settings.address is not None:
         arguments = ("--address", settings.address, *arguments)
+    if log_level is not None:
+        arguments = ("--log-level", log_level, *arguments)
     if detach:
         if not launch.start_detached(state, arguments):
             show.note(f"a supervisor runs on {state} already")
@@ -96,7 +102,7 @@ def _rows(answer: GetInfoResponse) -> list[tuple[str, str]]:
 
 @click.command()
 @connection_options
-@click.option("--grace", type=click.FloatRange(0), metavar="SECONDS", help="From TERM to KILL.")
+@click.option("--grace", type=SECONDS, metavar="SECONDS", help="From TERM to KILL.")
 @click.option("--reason", default="", help="Recorded in the log.")
 @json_option
 @click.pass_obj

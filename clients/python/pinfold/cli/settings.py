@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ R = TypeVar("R")
 
 # A person waits for less than a program.
 _PATIENCE = 10.0
+# Thirty years; added to a time it is a date that every part can write down.
+_LONGEST = 1e9
 
 
 @dataclass
@@ -66,6 +69,29 @@ class Settings:
                     "`pinfold serve --detach`, or name another with --state"
                 )
         return interrupts.run(with_client())
+
+
+class _Seconds(click.FloatRange):
+    """Seconds that a Duration can hold: `nan` is in every range of click's."""
+
+    name = "seconds"
+
+    def __init__(self, *, min_open: bool = False) -> None:
+        super().__init__(0, _LONGEST, min_open=min_open)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return number
+
+
+SECONDS = _Seconds()
+SECONDS_NOT_ZERO = _Seconds(min_open=True)
+# As the fields of the messages are.
+INT64_MAX = (1 << 63) - 1
 
 
 def _set(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +23,10 @@ EndCause = call_pb2.EndCause
 _NOT_THERE = ("program does not exist", "program not found", "No such file")
 # Of a column that isn't the last.
 _WIDEST = 34
+# One copies ids into the next command: they are folded where there is no room, never cut.
+_IDS = ("AGENT", "PARENT", "CALL", "TASK", "TOKEN")
+_NARROWEST_ID = 8
+_NARROWEST_LAST = 8
 CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
@@ -46,12 +50,25 @@ def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     console = Console()
-    rows = [[*(_cut(cell, _WIDEST) for cell in row[:-1]), row[-1]] for row in rows]
+    ids = [n for n, header in enumerate(headers) if header in _IDS]
+    rows = [
+        [*(cell if n in ids else _cut(cell, _WIDEST) for n, cell in enumerate(row[:-1])), row[-1]]
+        for row in rows
+    ]
     # Columns with nothing in them are left out; the last one has the room that is left.
     *used, last = [n for n in range(len(headers)) if any(row[n] for row in rows)]
-    widths = [max(len(headers[n]), *(len(row[n]) for row in rows)) for n in used]
+    widths = {n: max(len(headers[n]), *(len(row[n]) for row in rows)) for n in used}
     # A space of padding and one of the box after each.
-    room = max(12, console.width - sum(widths) - 2 * len(widths) - 2)
+    room = console.width - sum(widths.values()) - 2 * len(widths) - 2
+    # First the agent gives way, which is the same in many rows; the other ids do at the end.
+    texts = [n for n in used if n not in ids]
+    for n in (*ids[:1], *texts, *ids[1:]):
+        if n in widths and room < _NARROWEST_LAST:
+            words = [_NARROWEST_ID] if n in ids else map(len, _words(n, headers, rows))
+            narrower = max(min(widths[n], max(words)), widths[n] + room - _NARROWEST_LAST)
+            room += widths[n] - narrower
+            widths[n] = narrower
+    room = max(_NARROWEST_LAST, room)
     shown = Table(
         box=box.SIMPLE_HEAD,
         show_header=any(headers),
@@ -59,11 +76,20 @@ def _rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         padding=(0, 1, 0, 0),
         show_edge=False,
     )
-    for n in (*used, last):
-        shown.add_column(headers[n], no_wrap=True)
+    for n in used:
+        shown.add_column(headers[n], width=widths[n], overflow="fold")
+    shown.add_column(headers[last], no_wrap=last not in ids, overflow="fold")
     for row in rows:
-        shown.add_row(*(Text(row[n]) for n in used), Text(_cut(row[last], room)))
+        text = row[last] if last in ids else _cut(row[last], room)
+        shown.add_row(*(Text(row[n]) for n in used), Text(text))
     console.print(shown)
+
+
+def _words(n: int, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """What is not broken in a column of text."""
+    yield headers[n]
+    for row in rows:
+        yield from row[n].split()
 
 
 def _cut(text: str, width: int) -> str:

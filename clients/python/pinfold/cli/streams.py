@@ -7,6 +7,7 @@ import os
 import queue
 import select
 import stat
+import sys
 import threading
 from collections.abc import AsyncIterator
 
@@ -60,6 +61,28 @@ def _settle(done: asyncio.Future[None], failure: OSError | None) -> None:
         done.set_result(None)
     else:
         done.set_exception(failure)
+
+
+def write_trouble(error: OSError) -> str:
+    return f"the output cannot be written: {error.strerror}"
+
+
+def drop_stdout() -> None:
+    """What is buffered cannot be written: a later flush must not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def open_missing() -> None:
+    """Otherwise the next connection would be stdout. Only stdout is missed: it fails."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free one is this one.
+            os.open(os.devnull, os.O_RDONLY if descriptor == 1 else os.O_RDWR)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def is_piped(descriptor: int) -> bool:

@@ -6,7 +6,7 @@ import click
 
 from pinfold.cli import show
 from pinfold.cli.plain import to_json
-from pinfold.cli.settings import Settings, connection_options, json_option
+from pinfold.cli.settings import SECONDS_NOT_ZERO, Settings, connection_options, json_option
 
 
 @click.group()
@@ -19,7 +19,7 @@ def token() -> None:
 @connection_options
 @click.option("--agent", "agent_id", default="", help="For this agent and what is below it.")
 @click.option("--label", default="", help="A name for lists.")
-@click.option("--valid-for", type=click.FloatRange(0, min_open=True), metavar="SECONDS")
+@click.option("--valid-for", type=SECONDS_NOT_ZERO, metavar="SECONDS")
 @json_option
 @click.pass_obj
 def create(
