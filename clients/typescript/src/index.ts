@@ -18,7 +18,14 @@ export { type ConnectOptions, type OpenAgentOptions, Pinfold } from "./pinfold.j
 export type { Reason } from "./reasons.js";
 export type { RpcOptions, ServiceClient } from "./rpc.js";
 export type { TaskOutputOptions } from "./tasks.js";
-export type { EndTurnOptions, PromptOptions, StartAgentOptions, Status, Taken, Turn } from "./turns.js";
+export type {
+  EndTurnOptions,
+  PromptOptions,
+  StartAgentOptions,
+  Status,
+  Taken,
+  Turn,
+} from "./turns.js";
 export type { Bytes } from "./values.js";
 export type { WaitOptions } from "./waits.js";
 export type { WatchOptions } from "./watch.js";

@@ -96,6 +96,7 @@ def output_grew(state: State, event: e.OutputGrew, stamp: Stamp) -> None:
 def cancel_requested(state: State, event: e.CancelRequested, stamp: Stamp) -> None:
     _, call = call_of(state, event)
     require(call.live, event)
+    call.cancel_asked = True
     call.passive_end = call.passive_end or event.passive
 
 

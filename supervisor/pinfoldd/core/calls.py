@@ -139,11 +139,16 @@ def cancel(d: Decision, c: commands.CancelCall) -> None:
         if c.record:
             d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))
         return
-    if call.stop_cause == "cancelled":
+    if call.stop_cause == "cancelled" or (call.live and call.cancel_asked):
         raise Rejected(Reason.CALL_ALREADY_CANCELED, tool_call_id=c.call)
-    if call.state not in (CallState.QUEUED, CallState.RUNNING):
+    if not call.live:
         raise Rejected(Reason.CALL_ALREADY_DONE, tool_call_id=c.call)
     d.emit(e.CancelRequested(agent.id, call.id, c.by, c.reason))
+    if call.state is CallState.STOPPING:
+        # Its time was up before. It is being ended as it is, and its end will say why.
+        if c.record:
+            d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))
+        return
     d.emit(e.Notice(agent.id, call.id))
     if c.record:
         d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))

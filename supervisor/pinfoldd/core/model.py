@@ -54,6 +54,7 @@ class Call(Struct, gc=False):
     closed: bool = False
     stop_cause: str = ""  # cancelled | timeout, while stopping and afterwards
     stop_reason: str = ""
+    cancel_asked: bool = False  # also when something else ends it
     exit_seen: Exit | None = None  # the leader ended while the stop was under way
     leftover: int = 0
     group_live: bool = False  # processes of the group may be there

@@ -24,6 +24,7 @@ class Call:
     child: str = ""
     state: str = "queued"  # queued | running | stopping | or what it ended with
     why: str = ""  # cancelled | timeout
+    asked: bool = False  # somebody asked for its cancel
     began: float | None = None
     leftover: bool = False
     consumed: bool = False
@@ -302,10 +303,13 @@ class Reference:
         if report and call.state == "stopping":
             call.reported = True
             return None
-        if call.why == "cancelled":
+        if call.why == "cancelled" or (call.live and call.asked):
             return R.CALL_ALREADY_CANCELED
-        if call.state not in ("queued", "running"):
+        if not call.live:
             return R.CALL_ALREADY_DONE
+        call.asked = True
+        if call.state == "stopping":
+            return None
         call.reported = call.reported or report
         self.stop_call(agent, call, "cancelled")
         return None
@@ -316,7 +320,7 @@ class Reference:
             return R.AGENT_STOPPED
         self._give_up(agent, "cancelled", quietly=True)
         for call in agent.live_calls():
-            call.passive = True
+            call.passive = call.asked = True
         for call in agent.live_calls():
             self.stop_call(agent, call, "cancelled")
         if agent.turn:

@@ -41,8 +41,18 @@ def test_what_ended_otherwise_is_done(w: World) -> None:
     w.exits("X", code=1)
     with refused(Reason.CALL_ALREADY_DONE):
         w.cancel("X")
+
+
+def test_a_cancel_of_what_its_timeout_is_ending(w: World) -> None:
+    """It runs still, so nobody may be told that it is done; that its time was up stays true."""
     w.begin("Y", timeout=1)
     w.after(1)
+    w.cancel("Y")
+    with refused(Reason.CALL_ALREADY_CANCELED):
+        w.cancel("Y")
+    assert len(w.events(e.CancelRequested)) == len(w.events(e.CallStopping)) == 1
+    w.killed("Y")
+    assert w.call("Y").state is CallState.TIMED_OUT
     with refused(Reason.CALL_ALREADY_DONE):
         w.cancel("Y")
 
