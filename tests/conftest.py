@@ -10,12 +10,13 @@ import pytest
 
 # Tests start processes while gRPC is loaded.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-# What is ignored here stays ignored in all that is started, by intent: under nohup, too.
-for _number in (signal.SIGHUP, signal.SIGQUIT):
-    signal.signal(_number, signal.SIG_DFL)
 
 from pinfold import Client
 from support import Supervisor
+
+# What is ignored here stays ignored in all that is started, by intent: under nohup, too.
+for _number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(_number, signal.SIG_DFL)
 
 
 @pytest.fixture
