@@ -30,6 +30,7 @@ from pinfold.agent import Agent
 from pinfold.answers import Placeholder, Result
 from pinfold.cli import show
 from pinfold.cli.describe import describe, is_hidden
+from pinfold.cli.streams import drop_stdout
 from pinfold.client import Client
 from pinfold.errors import PinfoldError
 from pinfold.v1 import call_service_pb2
@@ -76,7 +77,7 @@ def let_go_of_stdout() -> None:
     """What is still to be said, also by the flush at the exit, has nowhere to go."""
     console.quiet = True
     if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_stdout()
 
 
 def say(text: str = "") -> None:

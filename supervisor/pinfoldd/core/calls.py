@@ -136,8 +136,7 @@ def cancel(d: Decision, c: commands.CancelCall) -> None:
         # Somebody else's cancel or the timeout was first; but now its owner knows of the end.
         if not call.reported:
             d.emit(e.TaskReported(agent.id, call.id))
-        if c.record:
-            d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))
+        _record(d, agent, c)
         return
     if call.stop_cause == "cancelled" or (call.live and call.cancel_asked):
         raise Rejected(Reason.CALL_ALREADY_CANCELED, tool_call_id=c.call)
@@ -146,15 +145,19 @@ def cancel(d: Decision, c: commands.CancelCall) -> None:
     d.emit(e.CancelRequested(agent.id, call.id, c.by, c.reason))
     if call.state is CallState.STOPPING:
         # Its time was up before. It is being ended as it is, and its end will say why.
-        if c.record:
-            d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))
+        _record(d, agent, c)
         return
     d.emit(e.Notice(agent.id, call.id))
-    if c.record:
-        d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))
+    _record(d, agent, c)
     if c.report and not call.reported:
         d.emit(e.TaskReported(agent.id, call.id))
     stop(d, agent, call, cause="cancelled", reason=c.reason, grace=c.grace)
+
+
+def _record(d: Decision, agent: Agent, c: commands.CancelCall) -> None:
+    """That it was accepted, for whoever sends it again."""
+    if c.record:
+        d.emit(e.ToolRecorded(agent.id, c.record, "cancel", c.record_digest))
 
 
 def stop(

@@ -63,13 +63,12 @@ class Containment:
 
     def is_empty(self, group: Group, again: Callable[[], None]) -> bool:
         """Proof, after a `refresh` of the census. `again` is called in a moment if only the
-        cgroup has somebody: whoever it is is below the keeper, and on the way to it."""
+        process group or the cgroup has somebody: who is below the keeper, and on the way to it."""
         if group.leader_alive or group.orphans:
             return False
-        if procfs.group_exists(group.pid) and self._has_members(group.pid):
-            self._loop.call_later(_RECHECK, again)
-            return False
-        if self._cgroups is not None and self._cgroups.pids(group.number):
+        if (procfs.group_exists(group.pid) and self._has_members(group.pid)) or (
+            self._cgroups is not None and self._cgroups.pids(group.number)
+        ):
             self._loop.call_later(_RECHECK, again)
             return False
         return True

@@ -156,7 +156,7 @@ def _end(groups: dict[int, Group], marker: Marker) -> dict[int, m.Receipt]:
         number, step = int(signal.SIGKILL), "kill"
         members = _members(groups, marker)
         if killed:
-            members.pop(STRAY, None)  # who can't be ended was told of, and keeps nobody waiting
+            members.pop(STRAY, None)  # one that can't be ended must not keep the others waiting
     for owner, receipt in receipts.items():
         left = members.get(owner, [])
         alive = {stat.pid for stat in left}

@@ -198,7 +198,9 @@ class CallService:
                 await news.wait()
                 news.clear()
                 while ready:
-                    yield call_service_pb2.WaitStreamResponse(answers=_batch(ready))
+                    yield call_service_pb2.WaitStreamResponse(
+                        answers=wire.batch(ready, _BATCH_BYTES)
+                    )
         finally:
             reader.cancel()
             for task in list(parked):
@@ -324,17 +326,6 @@ def wait_command(request: call_service_pb2.WaitRequest) -> c.StartWait:
         digest=digest_of(request, "wait_id", "timeout"),
         timeout=timeout,
     )
-
-
-def _batch(
-    ready: deque[call_service_pb2.WaitStreamResponse.Answer],
-) -> list[call_service_pb2.WaitStreamResponse.Answer]:
-    """The next answers, as many as one message should hold."""
-    batch, size = [], 0
-    while ready and size < _BATCH_BYTES:
-        batch.append(ready.popleft())
-        size += batch[-1].ByteSize()
-    return batch
 
 
 def _trimmed(value: str, field: str) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TypeVar
-
-from google.protobuf.message import Message
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 
 from pinfold.v1 import agent_pb2, call_pb2, watch_service_pb2
 from pinfoldd.core.reasons import Reason, Rejected
-from pinfoldd.rpc import checks, convert
+from pinfoldd.rpc import checks, convert, wire
 from pinfoldd.rpc.answers import Answers
 from pinfoldd.rpc.door import Door, caller
 from pinfoldd.rpc.errors import Invalid
@@ -20,7 +18,6 @@ from pinfoldd.store import Record, Row
 _MAX_BYTES = 256 * 1024  # of one response
 
 Seen = Callable[[str, str, str], bool]
-_Message = TypeVar("_Message", bound=Message)
 
 
 def _everyone(agent: str, call: str, name: str) -> bool:
@@ -121,8 +118,8 @@ class WatchService:
 
     def _snapshot(self, seen: Seen) -> list[watch_service_pb2.Snapshot]:
         """The live state, in parts of which each is short enough for one response."""
-        agents: list[agent_pb2.Agent] = []
-        calls: list[call_pb2.Call] = []
+        agents: deque[agent_pb2.Agent] = deque()
+        calls: deque[call_pb2.Call] = deque()
         for agent in self._do.state.agents.values():
             if agent.stopped_wall is not None:
                 continue
@@ -133,8 +130,11 @@ class WatchService:
                 for call_id in (*agent.completed, *agent.live)
                 if seen(agent.id, call_id, "")
             ]
-        parts = [watch_service_pb2.Snapshot(agents=part) for part in _parts(agents)]
-        parts += [watch_service_pb2.Snapshot(calls=part) for part in _parts(calls)]
+        parts: list[watch_service_pb2.Snapshot] = []
+        while agents:
+            parts.append(watch_service_pb2.Snapshot(agents=wire.batch(agents, _MAX_BYTES)))
+        while calls:
+            parts.append(watch_service_pb2.Snapshot(calls=wire.batch(calls, _MAX_BYTES)))
         return parts or [watch_service_pb2.Snapshot()]
 
     def _filter(self, wanted: watch_service_pb2.EventFilter, *, named: bool) -> Seen:
@@ -168,19 +168,6 @@ class WatchService:
             return not call_id or call == call_id
 
         return seen
-
-
-def _parts(messages: list[_Message]) -> Iterator[list[_Message]]:
-    part: list[_Message] = []
-    size = 0
-    for message in messages:
-        part.append(message)
-        size += message.ByteSize()
-        if size > _MAX_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 def _progress(revision: int) -> watch_service_pb2.WatchResponse:

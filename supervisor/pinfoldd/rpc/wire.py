@@ -6,8 +6,9 @@ of a response; a response is such parts, joined. What depends on who watches is 
 
 from __future__ import annotations
 
+from collections import deque
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from google.protobuf.message import Message
@@ -21,6 +22,7 @@ from pinfoldd.rpc.event_bodies import BODIES, At, PlainTexts, Texts
 from pinfoldd.rpc.event_names import event_name
 
 PLAIN = PlainTexts()
+M = TypeVar("M", bound=Message)
 
 
 def serialized(
@@ -116,6 +118,16 @@ def with_bytes(message: Message, field: int, data: bytes) -> bytes:
     if not data:
         return message.SerializeToString()
     return b"".join((message.SerializeToString(), _tag(field), _varint(len(data)), data))
+
+
+def batch(ready: deque[M], size: int) -> list[M]:
+    """Takes the next messages, as many as one response of about `size` bytes should hold."""
+    taken: list[M] = []
+    held = 0
+    while ready and held < size:
+        taken.append(ready.popleft())
+        held += taken[-1].ByteSize()
+    return taken
 
 
 def _encode_varint(value: int) -> bytes:
